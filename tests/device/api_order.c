@@ -165,7 +165,7 @@ static void pieces(void **state)
                      tiers[t]);
             run_in_pieces(text, units, device.queue);
         }
-    for (uint32_t windows = 1; windows < 8 && has_barriers;
+    for (uint32_t windows = 1; windows < 8 && has_fragments(WINATTN_FP16);
          windows = windows * 2 + 1) {
         static const char *const text =
             "tier=matrix dtype=fp16 windows=7 heads=2 queries=20 bias=same "
