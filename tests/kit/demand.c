@@ -221,6 +221,14 @@ static bool bad_shape(const demand *d, case_result *result)
     return false;
 }
 
+/* Does the device itself take that unit for the tier? */
+static bool is_own(const test_device *device, const wa_matrix_unit *unit)
+{
+    wa_device own;
+    return !unit || (wa_device_query(device->id, &own) == WINATTN_SUCCESS &&
+                     own.matrix_unit == unit);
+}
+
 static bool run_forward(const test_device *device, const test_case *c,
                         const demand *d, case_result *result)
 {
@@ -232,7 +240,11 @@ static bool run_forward(const test_device *device, const test_case *c,
         .matrix_unit = d->unit,
         .matrix = d->shape[0] && is_matrix ? &s.matrix : NULL,
         .shape = d->shape[0] && !is_matrix ? &s.local : NULL,
-        .held_groups = (uint32_t)d->groups,
+        /* of a unit that the device does not take itself it holds few, and
+         * whether they go on to other rows must not depend on the case */
+        .held_groups = d->groups                 ? (uint32_t)d->groups
+                       : is_own(device, d->unit) ? 0
+                                                 : 1,
         .work_tiles_per_launch = (uint32_t)d->launch};
     return planned_run(device, device->queue, c, &plan, result);
 }
@@ -254,14 +266,6 @@ static bool run_backward(const test_device *device, const test_case *c,
         .registers = (uint32_t)d->registers,
         .finds_pairs = d->pairs != 0};
     return planned_backward(device, device->queue, c, &plan, result);
-}
-
-/* Does the device itself take that unit for the tier? */
-static bool is_own(const test_device *device, const wa_matrix_unit *unit)
-{
-    wa_device own;
-    return !unit || (wa_device_query(device->id, &own) == WINATTN_SUCCESS &&
-                     own.matrix_unit == unit);
 }
 
 /* Has the plan of the public interface the kernel? */
