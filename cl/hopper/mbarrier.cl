@@ -21,7 +21,7 @@ INLINE void make_mbarrier(uint at, uint arrivals)
  * microsecond later. Of windows forward alone, as the driver's compiler makes
  * worse code of others behind such a loop: products of sliding gradients of
  * 128 channels wait for each other, and gradients of maps take a tenth more
- * (bench/notes.md). */
+ * (bench/decisions/window-gradients-use-wgmma.md). */
 #define FOR_MBARRIERS(n, count, item)                                         \
     if ((item) % WAVE == 0)                                                   \
         NO_UNROLL_FOR (uint n = (item) / WAVE; n < (count);                   \

@@ -15,7 +15,7 @@ REQUIRE(KEEPS_DBIAS)
 
 /* A tile's dP, unless it is kept, is computed while dS of the one before is:
  * that pays in fp16, but where the cosine variant takes the registers
- * (bench/notes.md). */
+ * (bench/decisions/small-windows-have-one-gradient-kernel.md). */
 #define PIPELINE_DP                                                           \
     (DTYPE == 1 && VARIANT != COSINE && UNROLL_SUBTILES && KEPT_DP_TILES == 0)
 /* P and dS in local memory. */

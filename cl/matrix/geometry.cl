@@ -151,7 +151,7 @@ REQUIRE(ROW_PLANES)
      (BLOCK_N % TILE_N == 0 || ((tile) + 1) * TILE_N <= BLOCK_N))
 /* Gradients do with fewer reads by code that is longer: on grids, whose code
  * is longest, that pays in bf16, and padding leaves no registers for it
- * (bench/notes.md). */
+ * (bench/decisions/small-windows-have-one-gradient-kernel.md). */
 #define SPARES_GRADIENTS (BACKWARD && (!GRID || (DTYPE == 2 && !PADDING)))
 /* Tokens of a tile, of so many in all, that are read and computed with: where
  * instructions are shorter than tiles, the last tile may do with less. The

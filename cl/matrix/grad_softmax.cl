@@ -12,8 +12,9 @@
 #include "matrix/shift_scores.cl"
 
 /* Where scores are kept for the gradients, dP is, too, of the last so many
- * tiles: the cosine variant has registers for half of them (bench/notes.md),
- * and of other units it is not known. */
+ * tiles: the cosine variant has registers for half of them, and of other units
+ * it is not known (bench/decisions/small-windows-have-one-gradient-kernel.md).
+ */
 #define KEPT_DP_TILES                                                         \
     (RECOMPUTE_SCORES || !UNROLL_SUBTILES ? 0                                 \
      : VARIANT == COSINE                  ? TILES_PER_SUBTILE / 2             \

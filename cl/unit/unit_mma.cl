@@ -34,8 +34,8 @@ INLINE int c_n(int l, int i) { return 2 * (l & 3) + (i & 1); }
 
 /* Asynchronous copies take a line of 128 bytes at a time: where its chunks do
  * not go to one line, half as much again is read, and it takes four times as
- * long (bench/notes.md). So rows are not padded; what their chunks' numbers
- * are XORed with keeps eight rows in different banks. */
+ * long (bench/decisions/rows-are-swizzled.md). So rows are not padded; what
+ * their chunks' numbers are XORed with keeps eight rows in different banks. */
 #define SWIZZLES_ROWS 1
 INLINE int row_swizzle(int row, const int pitch)
 {

@@ -10,7 +10,8 @@
 
 /* Launches of which each reads what those before it wrote. The first waits for
  * what the caller names. A queue that runs them in order needs no events in
- * between, which take time (bench/notes.md). */
+ * between, which take time
+ * (bench/decisions/small-windows-have-one-gradient-kernel.md). */
 typedef struct wa_kernel_chain {
     cl_command_queue queue;
     /* what the next launch waits for: the caller's list, then &last or, in

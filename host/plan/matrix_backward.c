@@ -283,7 +283,7 @@ static uint64_t kept_sums(const wa_problem *problem,
 
 /* Relative: products of tiles that a compute unit does for each logit that
  * counts, and what keeps it waiting. Fitted to 40 measurements of seven
- * problems on an H200 (driver 580.159.04, November 2026, bench/notes.md). */
+ * problems on an H200 (driver 580.159.04, November 2026). */
 static double cost_of(const wa_problem *problem, const wa_device *device,
                       const wa_matrix_gradient_shape *s)
 {

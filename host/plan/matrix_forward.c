@@ -133,7 +133,7 @@ static bool holds_own_score_bias(const wa_problem *problem,
 }
 
 /* Relative; fitted to 150 measurements of eight problems on an H200 (driver
- * 580.159.04, November 2026, bench/notes.md). */
+ * 580.159.04, November 2026). */
 static double cost_of(const wa_problem *problem, const wa_device *device,
                       const wa_matrix_shape *s)
 {

@@ -96,7 +96,7 @@ static double excess_cost(double registers, double budget)
 #define BEST_WAVES 4u
 
 /* Relative; fitted to some 30 measurements of two problems on an H200 (driver
- * 580.159.04, November 2026, bench/notes.md). */
+ * 580.159.04, November 2026). */
 double wa_sliding_cost(const wa_problem *problem, const wa_device *device,
                        const wa_matrix_shape *s, double registers,
                        uint64_t local, double keys_of_stage)

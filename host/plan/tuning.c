@@ -14,7 +14,7 @@
 
 /* A row is worth having where it beats the model by 3% or more; winattn-tune
  * finds it. Rows that fit fewer problems stand behind those that fit more.
- * Measured on one H200, driver 580.159.04, November 2026 (bench/notes.md):
+ * Measured on one H200, driver 580.159.04, November 2026 (bench/decisions):
  * tier matrix in fp16, with a bias in that type; local-backward in the variant
  * dot. Other devices from compute capability 8.0 on share its compute units'
  * balance of arithmetic and local memory. */

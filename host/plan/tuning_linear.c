@@ -5,9 +5,10 @@
 #include <stddef.h>
 
 /* As wa_built_in_rows (tuning.c): each beats the model by 4% or more. Measured
- * on one H200, driver 580.159.04, November 2026 (bench/notes.md), in fp16, as
- * layers of Swin-T at batch 64. Blocks are not much larger than the model's,
- * so that smaller batches keep as many work-groups. */
+ * on one H200, driver 580.159.04, November 2026, in fp16, as layers of Swin-T
+ * at batch 64 (bench/decisions/short-layers-keep-their-weights.md). Blocks are
+ * not much larger than the model's, so that smaller batches keep as many
+ * work-groups. */
 const char *const wa_built_in_linear_rows[] = {
     "linear-matrix NVIDIA 90 half many plain 96 288 128:96:96:2:4:2:1:1",
     "linear-matrix NVIDIA 90 half many residual 96 96 64:96:96:2:4:1:1:1",

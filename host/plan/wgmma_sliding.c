@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * When the sliding kernels of cl/hopper/ are taken, and in which shape: one
- * for each range of head dims, as measured on an H200 (bench/notes.md). */
+ * for each range of head dims, as measured on an H200
+ * (bench/decisions/sliding-attention-uses-wgmma.md). */
 #include <stdio.h>
 
 #include "device/matrix_unit.h"

@@ -2,7 +2,7 @@
  * When windows are computed by cl/hopper/window_forward_wgmma.cl, and in which
  * shape: blocks of rows whose biases local memory holds beside a ring of keys
  * and values. What is not faster than fragments is left to them, as measured
- * on an H200 (bench/notes.md). */
+ * on an H200 (bench/decisions/windows-use-wgmma-where-faster.md). */
 #include <stdio.h>
 
 #include "device/matrix_unit.h"

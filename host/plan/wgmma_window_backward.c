@@ -2,7 +2,8 @@
  * When the gradients of windows are made by cl/hopper/window_rows_wgmma.cl and
  * cl/hopper/window_keys_wgmma.cl, or by cl/hopper/window_gradients_wgmma.cl
  * alone, and in which shapes: one for each number of rows. What is not faster
- * than fragments is left to them, as measured (bench/notes.md). */
+ * than fragments is left to them, as measured
+ * (bench/decisions/window-gradients-use-wgmma.md). */
 #include <stdio.h>
 
 #include "plan/defines.h"
@@ -62,7 +63,7 @@ static uint32_t local_bytes(const wa_problem *problem, const window_shape *s)
 
 /* Of fewer, fragments, which have tiles of 16 rows, take as long, or less; in
  * bf16 of twelve tiles, too, and of maps, whose rows are slower to fetch, of
- * thirteen (bench/notes.md). */
+ * thirteen (bench/decisions/window-gradients-use-wgmma.md). */
 static uint32_t least_tokens(const wa_problem *problem)
 {
     if (problem->grid.used)
