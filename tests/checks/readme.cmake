@@ -52,7 +52,8 @@ endif()
 # ---- Links and pictures ----
 string(REPLACE "[" "[[]" pattern "${SOURCE}") # its own brackets
 file(GLOB documents ${pattern}/README.md ${pattern}/*/README.md
-    ${pattern}/*/*/README.md ${pattern}/.github/CHANGELOG.md)
+    ${pattern}/*/*/README.md ${pattern}/bench/decisions/*.md
+    ${pattern}/.github/*.md)
 foreach(document ${documents})
     file(READ ${document} text)
     get_filename_component(folder ${document} DIRECTORY)
