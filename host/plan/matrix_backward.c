@@ -157,7 +157,7 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "registers have no room for bias and mask";
     if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
         !wa_matrix_boundaries_repeat(problem, s->windows_per_group))
-        return "too few windows have the same seams for all teams";
+        return "too few windows have the same shift boundaries for all teams";
     if (s->bias_cache != WA_BIAS_CACHE_NONE && q_blocks > 1)
         return "other blocks of rows have another bias and mask";
     if (s->keeps_dbias > 1 || (s->keeps_dbias && (!has_bias || q_blocks > 1)))

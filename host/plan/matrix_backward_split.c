@@ -178,7 +178,7 @@ static const char *side_refusal(const side *s, const wa_device *device)
         return "registers have no room for bias and mask";
     if (s->shape.bias_cache == WA_BIAS_CACHE_LOCAL &&
         !wa_matrix_boundaries_repeat(problem, s->shape.windows_per_group))
-        return "too few windows have the same seams for all teams";
+        return "too few windows have the same shift boundaries for all teams";
     return NULL;
 }
 

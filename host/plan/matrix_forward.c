@@ -36,7 +36,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return wa_sliding_shape_refusal(problem, device, s);
     if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
         MASK_FOLLOWS_GRID(problem->mask))
-        return "registers or regions serve better where seams are few";
+        return "registers or regions serve better where shift boundaries are "
+               "few";
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
     if (t.streaming && s->block_keys % unit->tile != 0)
         return "blocks of keys are no whole number of tiles";
