@@ -357,9 +357,9 @@ typedef enum winattn_padding {
  * x - shift on the axis as it is, and padding comes behind all tokens:
  *
  *       2 3 4 5   6 0 1           windows at the far edges hold other tokens,
- *     1 b b b b | b b b .         but have their seams (below) at the same
- *     2 c c c c | c c c .         places: tokens from opposite ends may be of
- *     3 d d d d | d d d .         one region, and neighbours of two
+ *     1 b b b b | b b b .         but have their shift boundaries (below) at
+ *     2 c c c c | c c c .         the same places: tokens from opposite ends
+ *     3 d d d d | d d d .         may be of one region, and neighbours of two
  *       --------+--------
  *     4 e e e e | e e e .
  *     0 a a a a | a a a .
@@ -373,12 +373,12 @@ typedef enum winattn_padding {
  * WINATTN_MASK_SHIFT adds region_value (-100, as Swin, Video Swin and timm do,
  * or what is given, -INFINITY too) between tokens that the shift brought
  * together from opposite ends of an axis. In rolled coordinates, along each
- * axis that is shifted and not periodic, the last window has a seam `shift`
- * tokens before its end:
+ * axis that is shifted and not periodic, the last window has a shift boundary,
+ * `shift` tokens before its end:
  *
  *      first windows | last window          query and key on different sides
- *     ...............|.........:.....       of a seam of their window are of
- *                               shift       different regions
+ *     ...............|.........:.....       of a shift boundary of their
+ *                               shift       window are of different regions
  */
 typedef struct winattn_grid {
     /** 1 to WINATTN_AXES; 0: no grid. The first `axes` elements of each array

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of a feature map, their shift, and the seams that it makes."""
+"""Windows of a feature map, their shift, and the boundaries that it makes."""
 import svg
 
 SIZE, WINDOW, SHIFT = 8, 4, 2  # tokens along an axis
@@ -13,7 +13,7 @@ SHADES = {"A": ("#9fcae6",), "B": ("#f3cf80", "#e0a52a"),
 
 
 def region_of(x):
-    """Of a rolled coordinate: the first windows, before the seam, behind."""
+    """Of a rolled coordinate: the first windows, before the boundary, behind."""
     return 0 if x < SIZE - WINDOW else 1 if x < SIZE - SHIFT else 2
 
 
@@ -89,11 +89,11 @@ def draw_mask(p, left):
 
 def draw(_):
     p = svg.Picture(
-        1000, 394, "Windows, shift and seam",
+        1000, 394, "Windows and shift boundary",
         "A map of 8 x 8 tokens in windows of 4 x 4; shifted by 2, windows at "
         "the far edges hold tokens from opposite ends, which a mask keeps "
         "apart.")
-    p.headline("Windows, shift and seam",
+    p.headline("Windows and shift boundary",
                "Attention stays inside a window; every second layer shifts "
                "the windows, so that neighbours meet. A mask keeps",
                "apart what the shift brings together from opposite ends. "
@@ -118,8 +118,8 @@ def draw(_):
     cut(p, lefts[2], (WINDOW,))
     cut(p, lefts[2], (SIZE - SHIFT,), "5 4")
     label_pieces(p, lefts[2], "rolled")
-    caption(p, lefts[2], "3  as it is computed", "Rolled and cut. Dashed: the "
-            "seam,", "2 tokens before the end.")
+    caption(p, lefts[2], "3  as it is computed", "Rolled and cut. Dashed: shift",
+            "boundary, 2 tokens before the end.")
     draw_mask(p, lefts[3])
     caption(p, lefts[3], "4  mask of window D", "16 queries × 16 keys. Grey:", "−100 is added.")
     return p

@@ -53,7 +53,7 @@ static winattn_status make_biases(unfused *u, unfused_stage *s,
 }
 
 /* Which part of an axis a token of a rolled map is from: 0 in the windows
- * before the last, in that 1 before the seam and 2 behind it. */
+ * before the last, in that 1 before the shift boundary and 2 behind it. */
 static uint32_t part_of(const unfused_stage *s, int axis, uint32_t at)
 {
     const uint32_t end = s->windows[axis] * s->window[axis];

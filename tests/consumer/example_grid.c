@@ -180,8 +180,8 @@ typedef struct token {
     int y, x, region;
 } token;
 
-/* Behind the seam of the last window is what the shift brought there from the
- * other end of the axis. */
+/* Behind the shift boundary of the last window is what the shift brought there
+ * from the other end of the axis. */
 static int region_of(int rolled, int size)
 {
     return rolled < size - WINDOW ? 0 : rolled < size - SHIFT ? 1 : 2;
