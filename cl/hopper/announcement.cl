@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Work tiles of rows, as who fetches announces them to those who compute. */
+ * Work tiles of rows, as the producer announces them to consumers. */
 #ifndef ANNOUNCEMENT_CL
 #define ANNOUNCEMENT_CL
 #include "hopper/tile_runs.cl"
 
-/* A work tile as it is announced to those who compute: finding it out takes
- * long, so those who fetch do, ahead of time. */
+/* A work tile as it is announced to consumers: finding it out takes long, so
+ * the producer does, ahead of time. */
 typedef struct announcement {
     work_tile tile;
     uint end;              /* of its rows */
@@ -20,7 +20,7 @@ INLINE key_loop announced_loop(const forward_args *args,
     return loop_between(args, note->seen[0], note->seen[BLOCK_ROWS - 1]);
 }
 
-/* By the warpgroup that fetches; `item` of it. */
+/* By the producer warpgroup; `item` of it. */
 INLINE void announce(__local announcement *note, const forward_args *args,
                      work_tile tile, uint item)
 {

@@ -65,7 +65,7 @@ INLINE uint own_numbers(const window_ring *ring, uint stage)
 {
     return other_numbers(ring, stage) + OTHER_BYTES * OTHER_ROWS;
 }
-/* One of each wave that fetches. */
+/* One of each producer wave. */
 INLINE uint wave_numbers(const window_ring *ring, uint stage)
 {
     return own_numbers(ring, stage) + 4 * OWN_ROWS;
@@ -90,7 +90,7 @@ INLINE uint window_was_read(const window_ring *ring, uint stage)
     return window_filled(ring, stage + STAGES);
 }
 
-/* Of each work-item of the warpgroup that fetches: its copies are complete, it
+/* Of each work-item of the producer warpgroup: its copies are complete, it
  * has stored its numbers. */
 #define FILL_ARRIVALS (2 * WARPGROUP)
 
@@ -174,7 +174,7 @@ INLINE window_split find_split(const forward_args *args, uint split)
 INLINE uint first_of_wave(uint wave) { return wave * 16; }
 INLINE uint first_of_warpgroup(uint wave) { return wave / 4 * WARPGROUP_ROWS; }
 
-/* ---- Who fetches ---- */
+/* ---- The producer ---- */
 
 INLINE void sync_fetching(void)
 {
@@ -228,9 +228,9 @@ INLINE void clear_rows(const window_ring *ring, const window_part part,
     }
 }
 
-/* So are those that only fill tiles up: products read them, and who fetches
+/* So are those that only fill tiles up: products read them, and the producer
  * does not write them. Of the first row that the work-group owns, of `owned`
- * that there are of these, and of the other side's. By all who compute. */
+ * that there are of these, and of the other side's. By all consumers. */
 INLINE void clear_fill(const window_ring *ring, uint first, const uint owned,
                        const uint others, uint item)
 {
@@ -331,7 +331,7 @@ INLINE void copy_bias(const window_ring *ring, const forward_args *args,
 }
 
 /* Of a head, before the first window: pairs of the rows that are owned, from
- * `first` on, which are keys if `transposed`. By all who compute. */
+ * `first` on, which are keys if `transposed`. By all consumers. */
 INLINE void keep_bias(const window_ring *ring, const forward_args *args,
                       const score_bias_view *score_bias, uint first, uint item,
                       const int transposed)
@@ -387,7 +387,7 @@ INLINE fetched_regions fetch_regions(const score_bias_tensors *tensors,
     return x;
 }
 
-/* By all who fetch. */
+/* By all of the producer. */
 INLINE void keep_regions(const window_ring *ring, uint stage,
                          const fetched_regions *x, uint item)
 {

@@ -90,7 +90,7 @@ INLINE void sync_group(void)
     __asm__ volatile("bar.sync 0;" : : : "memory");
 }
 
-/* The largest bounds of a key head, by the warpgroup that fetches, as bits of
+/* The largest bounds of a key head, by the producer warpgroup, as bits of
  * floats. They are there behind sync_warpgroup. Needed in fp16 alone. */
 INLINE void find_bounds(__local uint *found, __global const float *bounds,
                         const backward_args *args, uint item)

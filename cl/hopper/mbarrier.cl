@@ -65,7 +65,7 @@ INLINE void sync_warpgroup(uint warpgroup)
                      : "memory");
 }
 
-/* All waves that compute. */
+/* All consumer waves. */
 INLINE void sync_computing(void)
 {
     __asm__ volatile("bar.sync %0, %1;"

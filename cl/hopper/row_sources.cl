@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where who fetches finds the rows of a head in a window. A work-item has a
+ * Where the producer finds the rows of a head in a window. A work-item has a
  * chunk of a row, and of each ROW_STEP rows one; its wave WAVE_STEP_ROWS of
  * these. Copies follow each other as fast as their addresses are there, so
  * without a grid one is an addition behind the other, and on a grid a wave

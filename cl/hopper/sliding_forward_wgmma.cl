@@ -3,9 +3,10 @@
  * that 16 divides, up to 128.
  *
  * A work-group has BLOCK_ROWS rows of queries, 64 for each of its warpgroups
- * but the last, which fetches tiles of keys and values (key_ring.cl) that all
- * others read. While a tile's values are multiplied, the next tile's scores
- * become weights (row_weights.cl); scores, weights and sums stay in registers.
+ * but the last, the producer of tiles of keys and values (key_ring.cl) that
+ * all others read. While a tile's values are multiplied, the next tile's
+ * scores become weights (row_weights.cl); scores, weights and sums stay in
+ * registers.
  */
 #include "hopper/announcement.cl"
 #include "hopper/exact_rows.cl"
@@ -19,7 +20,7 @@ REQUIRE(COMPUTE_CAPABILITY)
 
 typedef char scores_are_of_64_keys[BLOCK_KEYS == TILE_KEYS ? 1 : -1];
 
-/* A work tile as a wave sees it that computes. */
+/* A work tile as a consumer wave sees it. */
 typedef struct wave_work {
     const tensors *all;
     __local const work_tile *of;

@@ -3,7 +3,7 @@
  * sliding_rows_wgmma.cl, the other way round.
  *
  * A work-group has BLOCK_KEYS keys of a key head, 64 for each of its
- * warpgroups but the last, which fetches tiles of queries and of dO, of all
+ * warpgroups but the last, the producer of tiles of queries and of dO, of all
  * heads of the group, with the numbers of their rows (sliding_numbers.cl):
  *
  *   P^T = 2^(scale K Q^T + shift),  dS^T = P^T (V dO^T - delta),
@@ -83,7 +83,7 @@ INLINE row_tile next_tile(const key_work *work, row_tile t)
     return t;
 }
 
-/* A work tile as it is announced to those who compute. */
+/* A work tile as it is announced to consumers. */
 typedef struct keys_note {
     key_work work;
     uint bounds[BOUND_NUMBERS]; /* of its key head, in fp16 */
@@ -142,7 +142,7 @@ INLINE int has_round(const backward_args *args, uint round)
     return index_in_round(round) < work_tiles_of(args);
 }
 
-/* ---- Who fetches ---- */
+/* ---- The producer ---- */
 
 INLINE void announce_keys(__local keys_note *note, const backward_args *args,
                           const key_work *work,
@@ -166,7 +166,7 @@ INLINE void announce_keys(__local keys_note *note, const backward_args *args,
                 args, item);
 }
 
-/* Copies the numbers of a tile's rows, by the half of those who fetch that has
+/* Copies the numbers of a tile's rows, by the half of the producer that has
  * queries. `numbers`: of the group's first head. */
 #define NUMBERS_ARRIVE (WARPGROUP / 2)
 INLINE void copy_numbers(const tile_ring *ring, uint stage,
@@ -284,7 +284,7 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
     return at;
 }
 
-/* ---- Who computes ---- */
+/* ---- Consumers ---- */
 
 /* A wave's 16 keys. */
 typedef struct wave_keys {

@@ -4,7 +4,7 @@
  * (sliding_numbers.cl). Types and head dims are those of the forward pass.
  *
  * A work-group has BLOCK_ROWS rows, 64 for each of its warpgroups but the
- * last, which fetches tiles of keys and values that all others read:
+ * last, the producer of tiles of keys and values that all others read:
  *
  *   P = 2^(scale Q K^T + shift),  dS = P (dO V^T - delta),  dQ += dS K
  *
@@ -23,7 +23,7 @@ REQUIRE(COMPUTE_CAPABILITY)
 
 typedef char scores_are_of_64_keys[BLOCK_KEYS == TILE_KEYS ? 1 : -1];
 
-/* A work tile as it is announced to those who compute. */
+/* A work tile as it is announced to consumers. */
 typedef struct rows_note {
     announcement rows;
     uint bounds[BOUND_NUMBERS]; /* of its key head, in fp16 */

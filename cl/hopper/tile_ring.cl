@@ -39,7 +39,7 @@ INLINE ring_place next_place(ring_place at)
 }
 
 /* Has a stage one barrier for both parts, which tells that it is filled, or
- * that it was read? That saves who computes a few instructions, where it needs
+ * that it was read? That saves a consumer a few instructions, where it needs
  * both parts at once. */
 #ifndef FILLED_TOGETHER
 #define FILLED_TOGETHER 0
@@ -73,13 +73,13 @@ INLINE uint was_read(const tile_ring *ring, uint stage, stage_part part)
     return nth_barrier(ring, (READ_TOGETHER ? 2 : 2 + part) * STAGES + stage);
 }
 
-/* Who arrives at a barrier: the half of the fetching warpgroup that a part
- * has, all of it, or all waves that compute. */
+/* Who arrives at a barrier: the half of the producer warpgroup that a part
+ * has, all of it, or all consumer waves. */
 #define HALF_ARRIVES (WARPGROUP / 2)
 #define ALL_ARRIVE WARPGROUP
 #define WAVES_ARRIVE COMPUTING_WAVES
 
-/* ---- Who fetches ---- */
+/* ---- The producer ---- */
 
 INLINE uint4 load_elements(__global const storage *from)
 {
@@ -146,7 +146,7 @@ INLINE void arrive_filled(uint filled_at, int wide)
         arrive(filled_at);
 }
 
-/* ---- Who computes ---- */
+/* ---- Consumers ---- */
 
 /* A wave has read it all, as its first lane says. */
 INLINE void leave(uint barrier_at, int lane)

@@ -14,7 +14,7 @@
 #define TILE_KEYS 64
 #endif
 
-/* Warpgroups that compute; behind them those that fetch keys and values. */
+/* Consumer warpgroups; behind them the producers of keys and values. */
 #ifndef WARPGROUPS
 #define WARPGROUPS (BLOCK_ROWS / WARPGROUP_ROWS)
 #endif
@@ -60,10 +60,10 @@
 #define GRADIENTS_STAY (HEAD_DIM <= PANEL_CHANNELS)
 #define GRADIENT_STAGES (GRADIENTS_STAY ? 2u : 1u)
 
-/* Where stages suffice, who fetches shows them to products, and announces
- * them so many stages late, when they are there: who computes holds one and
- * awaits the next. Else each who computes shows them to its own products, and
- * so what is kept, which with more channels is not in registers. */
+/* Where stages suffice, the producer shows them to products, and announces
+ * them so many stages late, when they are there: a consumer holds one and
+ * awaits the next. Else each consumer shows them to its own products, and so
+ * what is kept, which with more channels is not in registers. */
 #define SHOWN_BEHIND 2
 #define FETCHING_SHOWS                                                        \
     (HEAD_DIM <= PANEL_CHANNELS && STAGES >= SHOWN_BEHIND + 2)

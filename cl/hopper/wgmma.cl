@@ -26,8 +26,8 @@
 
 /* ---- Registers of a work-item ---- */
 
-/* A kernel starts with as many for each; then those who fetch leave some to
- * those who compute. Numbers must be divisible by 8. */
+/* A kernel starts with as many for each; then producers leave some to
+ * consumers. Numbers must be divisible by 8. */
 #if WARPGROUPS == 2
 #define START_REGISTERS "168"
 #define FETCH_REGISTERS "40"

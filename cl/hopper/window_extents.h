@@ -5,7 +5,7 @@
 #ifndef WINDOW_EXTENTS_H
 #define WINDOW_EXTENTS_H
 
-/* ---- Who computes what ---- */
+/* ---- Tiles and warpgroups ---- */
 
 /* A wave has a tile of 16 rows, a warpgroup up to four. Where they are fewer,
  * waves take turns in having none. */

@@ -20,7 +20,7 @@ typedef struct team_place {
     ring_stage queries, keys;
 } team_place;
 
-/* ---- Who fetches and measures ---- */
+/* ---- The producer, and waves that measure ---- */
 
 INLINE void fetch_window(const window_call *call, const window_run *run,
                          team_place *at, uint n, uint item)
@@ -116,7 +116,7 @@ INLINE void provide(const window_call *call, uint item)
     await_copies();
 }
 
-/* ---- Who computes ---- */
+/* ---- Consumers ---- */
 
 /* Of blocks that fill all tiles of their warpgroups, and of windows that fill
  * all blocks, or at least tiles. */
@@ -449,7 +449,7 @@ INLINE void end_run(window_sums *x, const window_call *call,
 }
 
 #if BIAS
-/* By all that compute. True: the biases are on their way, and order_biases has
+/* By all consumers. True: the biases are on their way, and order_biases has
  * to follow. */
 INLINE int start_biases(const window_call *call, const window_run *run,
                         uint wave, int lane)
@@ -471,7 +471,7 @@ INLINE int start_biases(const window_call *call, const window_run *run,
 }
 #endif
 
-/* wave: of all that compute. */
+/* wave: of all consumers. */
 INLINE void compute_run(const window_call *call, const window_run *run,
                         team_place *at, uint wave, int lane)
 {
@@ -508,7 +508,7 @@ INLINE void compute_run(const window_call *call, const window_run *run,
     end_run(&x, call, run, at, &rows, windows - 1);
 }
 
-/* wave: of all that compute. */
+/* wave: of all consumers. */
 INLINE void compute(const window_call *call, uint wave, int lane)
 {
     team_place at = {{0, 0}, {0, 0}};

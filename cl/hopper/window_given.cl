@@ -11,9 +11,9 @@
 #include "hopper/window_row_jobs.cl"
 #include "hopper/window_statistics.cl"
 
-/* Of a stage each row's dO . O and |dO|^2, as pairs; of each wave that fetches
+/* Of a stage each row's dO . O and |dO|^2, as pairs; of each producer wave
  * the largest |v|^2 of its keys, and whether lse serves for its rows; of each
- * wave that computes whether its errors count. */
+ * consumer wave whether its errors count. */
 INLINE uint given_pair(const window_ring *ring, uint stage, uint row)
 {
     return given_numbers(ring, stage) + 8 * row;
@@ -31,7 +31,7 @@ INLINE uint counting_words(const window_ring *ring, uint stage)
     return serving_words(ring, stage) + 16;
 }
 
-/* ---- Who fetches ---- */
+/* ---- The producer ---- */
 
 /* lse of the work-item's row. */
 INLINE float fetch_own_lse(__global const float *lse, const row_job *job,
@@ -52,7 +52,7 @@ INLINE void keep_serving(const window_ring *ring, uint stage, float lse,
                (uint)!WAVE_ANY(!serves));
 }
 
-/* Rows of o of a window, once all who fetch have read the last one's. */
+/* Rows of o of a window, once all of the producer have read the last one's. */
 INLINE void fetch_o(const window_ring *ring, __global const storage *o,
                     const row_job *job, const forward_args *args, ulong window,
                     uint item, int wide)
@@ -101,7 +101,7 @@ INLINE void measure_given(const window_ring *ring, uint stage, uint item)
                largest_of_wave(as_uint(largest)));
 }
 
-/* ---- Who computes ---- */
+/* ---- Consumers ---- */
 
 INLINE int lse_serves(const window_ring *ring, uint stage)
 {

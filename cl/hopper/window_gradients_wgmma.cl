@@ -45,7 +45,7 @@ typedef char keys_have_no_norm[VARIANT == COSINE ? -1 : 1];
 typedef struct window_memory {
     uint weights; /* P, and behind it dS */
     uint staging; /* of waves, behind each other */
-    uint words;   /* for the barrier, and of waves that fetch */
+    uint words;   /* for the barrier, and of producer waves */
     window_ring ring;
 } window_memory;
 
@@ -55,7 +55,7 @@ INLINE uint weights_were_read(const window_memory *memory)
     return memory->words;
 }
 
-/* ---- Who fetches ---- */
+/* ---- The producer ---- */
 
 /* Of a work-item's rows, what is given of them, else 0. */
 #define ITEM_ROWS CEIL_DIV(OWN_ROWS, WARPGROUP)

@@ -3,7 +3,7 @@
  * dK and dV, the other way round.
  *
  * A work-group owns BLOCK_KEYS keys of a head, 64 for each of its warpgroups
- * but the last, which fetches, and goes from window to window. All rows of a
+ * but the last, the producer, and goes from window to window. All rows of a
  * window are in local memory, over which a warpgroup loops, BLOCK_ROWS at a
  * time:
  *
@@ -33,7 +33,7 @@ INLINE uint powers_of_rows(const window_ring *ring, uint stage)
     return other_numbers(ring, stage) + 4 * KNOWN_NUMBERS * OTHER_ROWS;
 }
 
-/* ---- Who fetches ---- */
+/* ---- The producer ---- */
 
 /* Of a work-item's rows, what the kernel of rows left. */
 typedef struct fetched_numbers {
@@ -174,7 +174,7 @@ INLINE void fetch(const window_ring *ring, const key_tensors *from,
     }
 }
 
-/* ---- Who computes ---- */
+/* ---- Consumers ---- */
 
 /* A wave's 16 keys of a window. */
 typedef struct wave_keys {
@@ -372,7 +372,7 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         return;
     if (item < 2 * STAGES)
         make_window_barrier(&ring, item);
-    if (warpgroup != WARPGROUPS) /* who fetches measures these rows, too */
+    if (warpgroup != WARPGROUPS) /* the producer measures these rows, too */
         clear_fill(&ring, first_key, NK, NQ, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (warpgroup == WARPGROUPS) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Regions of a window's rows, on their way from who fetches to who computes:
+ * Regions of a window's rows, on their way from the producer to consumers:
  * four rows' are a word in local memory. A work-group owns REGION_OWN rows of
  * a window, or keys, and has scores with REGION_OTHERS of the other side. From
  * an address on lie words of the others, of 16 those whose scores a lane has;
- * of rows that are owned, neighbours; and a flag of each wave that fetches:
+ * of rows that are owned, neighbours; and a flag of each producer wave:
  * has it seen several? */
 #ifndef WINDOW_REGIONS_CL
 #define WINDOW_REGIONS_CL
@@ -25,7 +25,7 @@ INLINE uint column_of_pair(uint lane, uint e)
     return e / 4 * 8 + lane % 4 * 2 + e % 2;
 }
 
-/* ---- Who fetches ---- */
+/* ---- The producer ---- */
 
 /* A word, and whether there are several in it, or others than the first row's.
  */
@@ -75,7 +75,7 @@ INLINE void keep_region_flag(uint regions, uint wave, int differ)
 }
 #endif
 
-/* ---- Who computes ---- */
+/* ---- Consumers ---- */
 
 /* Has a window several? */
 INLINE int has_regions(uint regions)

@@ -2,15 +2,15 @@
  * Windows on their way through local memory. Of each window that a team
  * computes come its queries, in as many slabs of 64 rows as the team has
  * warpgroups, and tile by tile its keys and values. Of the last warpgroup, or
- * two, each team has some waves, which fetch; in the cosine variant half of
- * them do, and the other half measures rows that have come:
+ * two, each team has some waves, its producer; in the cosine variant half of
+ * them fetch, and the other half measures rows that have come:
  *
  *   fetching    await read -> copy -> arrive at come
  *   measuring   await come -> lengths of rows -> arrive at filled
  *   computing   await filled -> products -> arrive at read, each wave once
  *
- * Where nothing is measured, who fetches arrives at filled. Rows of what there
- * is not stay zeros, as they were made at the start. */
+ * Where nothing is measured, the producer arrives at filled. Rows of what
+ * there is not stay zeros, as they were made at the start. */
 #ifndef WINDOW_RING_CL
 #define WINDOW_RING_CL
 #include "common/problem.cl"
@@ -29,7 +29,7 @@ REQUIRE(STAGES)
 #define MEASURING_WAVES (FETCHING / WAVE)
 #define TEAM_WAVES (GROUPS_PER_WINDOW * (WARPGROUP / WAVE))
 
-/* Who computes has a tile, and awaits the next one; with fewer stages nobody
+/* A consumer has a tile, and awaits the next one; with fewer stages nobody
  * could go on. */
 typedef char ring_is_long_enough[STAGES >= 2 ? 1 : -1];
 
@@ -201,7 +201,7 @@ INLINE void fetch_queries(uint to, const row_source *of, uint first,
 }
 
 /* What region each row of the window and of the block has, into a stage of
- * queries, by all who fetch for the team. first: of the block. */
+ * queries, by the team's producer. first: of the block. */
 INLINE void fetch_regions(uint regions, const score_bias_tensors *tensors,
                           const forward_args *args, ulong window, uint first,
                           uint item)
@@ -273,7 +273,7 @@ INLINE float square_chunks(uint rows, uint row, uint first, const uint count)
 
 /* One through the length of each key of a tile, by the team's waves that do
  * not fetch, of whom `item` has a key; half of one where that is enough. It
- * has to keep up with who computes: as products it would wait for theirs, and
+ * has to keep up with consumers: as products it would wait for theirs, and
  * lanes with less of a key would wait for each other. */
 INLINE void measure_keys(uint factors, uint keys, uint item)
 {

@@ -6,7 +6,7 @@
 #define WINDOW_ROW_JOBS_CL
 #include "hopper/gradient_windows.cl"
 
-/* ---- Who fetches ---- */
+/* ---- The producer ---- */
 
 typedef struct row_tensors {
     __global const storage *q, *k, *v, *d_o;

@@ -3,7 +3,7 @@
  * window_keys_wgmma.cl follows.
  *
  * A work-group owns BLOCK_ROWS rows of a head, 64 for each of its warpgroups
- * but the last, which fetches, and goes from window to window. All keys of a
+ * but the last, the producer, and goes from window to window. All keys of a
  * window are in local memory, over which a warpgroup loops twice, BLOCK_KEYS
  * at a time: for statistics,
  *
@@ -25,7 +25,7 @@
 #define OWN_ROWS BLOCK_ROWS
 #define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
 #define OTHER_BYTES BYTES_OF_KEY
-/* Not of maps, where who fetches has enough to do. */
+/* Not of maps, where the producer has enough to do. */
 #define READS_O (!GRID)
 #include "hopper/window_given.cl"
 
@@ -138,7 +138,7 @@ INLINE void take_mean_key(float *dq, const float *error,
     HOLD_OUTS(dq);
 }
 
-/* ---- Who fetches ---- */
+/* ---- The producer ---- */
 
 /* Norms of a stage's rows, and what follows from o, once these are there. */
 INLINE void measure_window(const window_ring *ring, uint stage, int has_o,
@@ -208,7 +208,7 @@ INLINE void fetch(const window_ring *ring, const row_tensors *from,
     }
 }
 
-/* ---- Who computes ---- */
+/* ---- Consumers ---- */
 
 /* Tensors besides those that are fetched. */
 typedef struct row_outputs {
@@ -441,7 +441,7 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         return;
     if (item < 2 * STAGES)
         make_window_barrier(&ring, item);
-    if (wave / 4 != WARPGROUPS) /* who fetches measures these rows, too */
+    if (wave / 4 != WARPGROUPS) /* the producer measures these rows, too */
         clear_fill(&ring, job.first_row, NQ, NK, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave / 4 == WARPGROUPS) {

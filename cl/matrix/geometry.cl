@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the kernels for matrix units share: who computes what, how a window is
- * cut into tiles, and where a stage of the ring of copies has its tensors.
+ * What the kernels for matrix units share: which wave has what, how a window
+ * is cut into tiles, and where a stage of the ring of copies has its tensors.
  *
  *   work-group   owns one block of query rows of one head (backward: all rows
  *                of the heads of one key head), keeps bias and mask of those

@@ -23,7 +23,7 @@
  * products wait. */
 #define LEAST_RING_BYTES (36u << 10)
 #define LEAST_RING_OF_FOUR_BYTES (24u << 10)
-/* That compute: as many as registers allow, as with fewer nothing else is
+/* Consumers: as many as registers allow, as with fewer nothing else is
  * there to be done while one waits (three, 144 rows of 576: 508 us; four, 96
  * rows of two windows: 431). */
 #define COMPUTING_WARPGROUPS 4u
@@ -40,7 +40,7 @@ typedef struct window_shape {
 
 /* Windows of which it was seen that fragments are not faster. Of 144 and 160
  * tokens they are: of nine or ten tiles of rows three warpgroups have too many
- * waves without any. On a grid who fetches is slow (14x14, shifted: 230 us in
+ * waves without any. On a grid the producer is slow (14x14, shifted: 230 us in
  * place of 208), and the cosine variant needs more of a window, with 64
  * channels more still (121 tokens: 68 us in place of 62). */
 static bool pays(const wa_problem *problem, uint32_t tokens)

@@ -17,8 +17,8 @@
 
 /* More keys have sums of dBias that fit no registers. */
 #define MOST_TOKENS 256u
-/* That compute, with 232 registers for a work-item, of which sums of dBias
- * take 128; of 64 rows a lane has one for two keys. */
+/* Consumers, with 232 registers for a work-item, of which sums of dBias take
+ * 128; of 64 rows a lane has one for two keys. */
 #define WARPGROUPS_TAKEN 2u
 #define TAKEN_ROWS (WARPGROUPS_TAKEN * WARPGROUP_ROWS)
 /* Keys of a tile where sums of dBias leave few registers. */
