@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Holds o against the oracle's. */
+ * Compares o with the oracle's. */
 #include "measure/accuracy.h"
 
 #include <math.h>

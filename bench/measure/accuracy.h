@@ -7,9 +7,9 @@
 
 /* The largest relative error of what the pass computes, on samples of the
  * first `all` window-heads; NaN where a result is none or could not be read.
- * Of o it is ||error|| / ||o|| over rows of a window-head; gradients are held
- * against the larger of their norm and what kit/gradients.c grants those that
- * cancel. */
+ * Of o it is ||error|| / ||o|| over rows of a window-head; gradients are
+ * compared with the larger of their norm and what kit/gradients.c grants those
+ * that cancel. */
 double accuracy_error(const workload *w, size_t all, int samples);
 
 /* Window-heads of a case. */

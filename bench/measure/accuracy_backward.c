@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Holds gradients against the oracle's, as the tests do. What the oracle can
+ * Compares gradients with the oracle's, as the tests do. What the oracle can
  * do in the time that a bench has is little:
  *
  *   dq                     rows of sampled windows

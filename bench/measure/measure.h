@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Times, and the two ceilings that a device's times are held against. */
+ * Times, and the two ceilings that a device's times are compared with. */
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 

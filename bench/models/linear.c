@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Times linear layers of winattn_models, and holds some rows of each against
+ * Times linear layers of winattn_models, and compares some rows of each with
  * fp64.
  *
  *   winattn-linear-bench [OPTION...] [SHAPE...]

@@ -9,7 +9,7 @@
 
 #include "measure/accuracy.h"
 
-/* Window-heads that are held against the oracle. */
+/* Window-heads that are compared with the oracle. */
 #define SAMPLES 4
 /* Of a candidate, at most. */
 #define TRIAL_SECONDS 0.05

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What becomes of the fastest shape: it is held against the plan's own choice,
- * and is a row of the tuning table, or none. */
+ * What becomes of the fastest shape: it is compared with the plan's own
+ * choice, and is a row of the tuning table, or none. */
 #ifndef BENCH_VERDICT_H
 #define BENCH_VERDICT_H
 

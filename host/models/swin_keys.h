@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Keys of the files that libraries write beside weights. Each is followed,
- * held against the tensors, passed over because it says nothing of what is
+ * compared with the tensors, passed over because it says nothing of what is
  * computed, or refused. A key that is not known is refused where it says
  * something: what a later version means by it would be left out silently. */
 #ifndef WINATTN_SWIN_KEYS_H

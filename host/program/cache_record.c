@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Writes and reads kept programs. Reading believes no number before it was
- * held against the size of what there is. */
+ * compared with the size of what there is. */
 #include "program/cache_record.h"
 
 #include <string.h>

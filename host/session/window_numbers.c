@@ -34,7 +34,7 @@ static const float logit_scales[HEADS] = {1.5f, 3.0f};
  * number with all keys, beside which the logarithm of their sum is nothing. */
 #define LOWEST_ROW 7u
 
-/* Of each head and window so many rows at most are held against fp64. */
+/* Of each head and window so many rows at most are compared with fp64. */
 #define ROWS 64u
 
 /* Of o, which is at most 1, and of lse. */
@@ -398,7 +398,7 @@ static winattn_status compare_row(const wa_window_numbers *x, size_t window,
     return WINATTN_SUCCESS;
 }
 
-/* Has a row been written that is not held against fp64? */
+/* Has a row been written that is not compared with fp64? */
 static winattn_status find_unwritten(const wa_window_numbers *x, size_t window,
                                      uint32_t head, uint32_t row)
 {

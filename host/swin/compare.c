@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Makes the unfused model, and holds its logits against the other's. */
+ * Makes the unfused model, and compares its logits with the other's. */
 #include "swin/compare.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * Shifted windows of feature maps, forward and backward, where they lie: qkv
  * [batch, height, width, 3, heads, D] as a projection leaves it, a table of
  * biases by relative position, the mask of the shift computed. The result is
- * held against a plain loop. C11 and C++20. */
+ * compared with a plain loop. C11 and C++20. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

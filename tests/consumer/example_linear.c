@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A linear layer of winattn_models, y = GELU(x W^T + b), on the first device
- * there is, held against a plain loop. */
+ * there is, compared with a plain loop. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

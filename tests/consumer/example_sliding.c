@@ -3,7 +3,7 @@
  * after block of new tokens, as an autoregressive video model makes them; with
  * BLOCK = 1 token after token. A new token sees its own block and those before
  * it that the window holds, and the first tokens of all, the sink. The result
- * is held against a plain loop. C11 and C++20. */
+ * is compared with a plain loop. C11 and C++20. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

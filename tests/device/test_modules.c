@@ -12,7 +12,7 @@
  * name of one; or FIRST COUNT.
  *
  * The oracle agrees with each number of a module but for its rounding to fp32,
- * so that what holds against the oracle holds against the module, and the
+ * so that what agrees with the oracle agrees with the module, and the
  * oracle knows the sums that errors are measured by. Gradients are computed
  * with o and lse NULL, and with those that the same tier's forward pass left.
  * Each line shows errors as fractions of what is allowed, NULL/given. */
@@ -273,7 +273,7 @@ static void check_types(void **state)
 
 /* ---- Tiers ---- */
 
-/* Calls the pass once and holds it against the oracle. out: what it wrote.
+/* Calls the pass once and compares it with the oracle. out: what it wrote.
  * False: the tier does not take this case. */
 static bool run_pass(const module_row *row, const case_buffers *d,
                      case_result *result, case_outputs *out)

@@ -4,7 +4,7 @@
  * memory is sparse. Buffers are the test's own memory, which a CPU uses in
  * place, and which in every second seed starts on a multiple of 4 bytes only,
  * in some of these with contiguous tensors. Results must be those of
- * contiguous tensors, which are held against the oracle; all other bytes, and
+ * contiguous tensors, which are compared with the oracle; all other bytes, and
  * those of inputs, must stay as they were.
  *
  *   test_pages TIER KIND FIRST_SEED SEEDS [FIRST_ROW ROWS]
@@ -297,7 +297,7 @@ static void check_gaps(const case_buffers *d, places *p)
                          doing, i, p->area[b].size, buffer_name(d, b));
 }
 
-/* The same values in contiguous tensors, held against the oracle. */
+/* The same values in contiguous tensors, compared with the oracle. */
 static case_outputs run_contiguous(const case_buffers *d, const test_case *c)
 {
     case_result result;

@@ -23,7 +23,7 @@ static case_buffers *make_case(const char *text, int pass)
     return d;
 }
 
-/* The device's, held against the oracle too. */
+/* The device's, compared with the oracle too. */
 static case_outputs run_device(case_buffers *d)
 {
     case_outputs out = outputs_make(d);

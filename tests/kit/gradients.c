@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Holds gradients against the oracle's. */
+ * Compares gradients with the oracle's. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

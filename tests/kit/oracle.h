@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Windowed attention in double precision, as plainly as it can be written:
- * the truth that every kernel is held against. */
+ * the truth that every kernel is compared with. */
 #ifndef KIT_ORACLE_H
 #define KIT_ORACLE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Runs a case on a device and holds the result against the oracle. */
+ * Runs a case on a device and compares the result with the oracle. */
 #ifndef KIT_RUN_H
 #define KIT_RUN_H
 

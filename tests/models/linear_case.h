@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A linear layer with random tensors, its call on the device under test, and
- * the fp64 computation that the result is held against. */
+ * the fp64 computation that the result is compared with. */
 #ifndef TESTS_LINEAR_CASE_H
 #define TESTS_LINEAR_CASE_H
 

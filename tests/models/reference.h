@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a Swin computes, in fp64, one formula after the other: what blocks and
- * models are held against. */
+ * models are compared with. */
 #ifndef MODELS_REFERENCE_H
 #define MODELS_REFERENCE_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Files beside the weights, key by key: each key of each file that a library
- * writes, and each argument that its models take, is followed, or held against
- * the tensors, or refused with its name, or says nothing of what is computed.
+ * writes, and each argument that its models take, is followed, or compared
+ * with the tensors, or refused with its name, or says nothing of what is
+ * computed.
  */
 #include <cjson/cJSON.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pictures from files and their resizing, held against Pillow and torchvision;
- * and those that are refused. */
+ * Pictures from files and their resizing, compared with Pillow and
+ * torchvision; and those that are refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -58,7 +58,7 @@ static double *truth_of(const wa_safetensors *truth, size_t picture,
     return numbers;
 }
 
-/* What is held against the truth, and what it is called there. */
+/* What is compared with the truth, and what it is called there. */
 static model_tensor *output_of(model_run *r, int output, char name[16])
 {
     snprintf(name, 16, "logits");

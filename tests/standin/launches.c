@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels, their arguments and launches; each launch is held against what the
+ * Kernels, their arguments and launches; each launch is compared with what the
  * kernel declares and the device can do. */
 #include "internal.h"
 

@@ -2,7 +2,7 @@
 """The shared library: its structs, its functions, its failures as exceptions.
 
 The structs are those of include/winattn.h, field by field;
-tests/python/layout.c holds them against the header."""
+tests/python/layout.c compares them with the header."""
 from __future__ import annotations
 
 import ctypes
