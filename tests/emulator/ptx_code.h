@@ -390,5 +390,12 @@ ptx_function run_move, run_add, run_sub, run_multiply, run_multiply_add,
 
 /* How many operands a product of another vendor's unit has; 0: it is none. */
 unsigned ptx_unit_operands(ptx_function *run);
+/* Of such a product, words of A and then of B of which some lanes are marked:
+ * marks what lanes have of sums that follow from them. */
+void ptx_unit_spread(ptx_function *run, const lane_mask *operands,
+                     lane_mask *sums);
+/* Whose number a lane gets by run_permute_rows or run_permute_bytes. */
+unsigned ptx_asked_lane(const ptx_wave *wave, const ptx_instruction *i,
+                        unsigned lane);
 
 #endif

@@ -174,7 +174,7 @@ static bool is_repeated(const access *a, size_t offset, size_t bytes)
     bool all = true;
     CELL_FOR(r, offset, bytes)
     all = all && r->cells[cell].epoch >= r->base &&
-          (r->cells[cell].line & ~IS_UNSET) == line;
+          r->cells[cell].line == line; /* and it was set */
     return all;
 }
 

@@ -208,13 +208,39 @@ static const struct {
     {run_dpas16, {16, 8, 16, 16, 4, 8, 8, dpas16_a, dpas_b, dpas_c}},
 };
 
-unsigned ptx_unit_operands(ptx_function *run)
+static const unit *unit_of(ptx_function *run)
 {
     for (size_t n = 0; n < sizeof units / sizeof *units; n++)
         if (units[n].run == run)
-            return units[n].unit.c_words + units[n].unit.a_words +
-                   units[n].unit.b_words;
-    return 0;
+            return &units[n].unit;
+    return NULL;
+}
+
+unsigned ptx_unit_operands(ptx_function *run)
+{
+    const unit *u = unit_of(run);
+    return u ? u->c_words + u->a_words + u->b_words : 0;
+}
+
+void ptx_unit_spread(ptx_function *run, const lane_mask *operands,
+                     lane_mask *sums)
+{
+    const unit *u = unit_of(run);
+    uint32_t rows = 0, columns = 0;
+    for (unsigned half = 0; half < 2; half++) {
+        for (unsigned word = 0; word < u->a_words; word++)
+            LANE_FOR (operands[word])
+                rows |= 1u << u->a(lane, word, half).row;
+        for (unsigned word = 0; word < u->b_words; word++)
+            LANE_FOR (operands[u->a_words + word])
+                columns |= 1u << u->b(lane, word, half).column;
+    }
+    for (unsigned word = 0; (rows || columns) && word < u->c_words; word++)
+        for (unsigned lane = 0; lane < u->lanes; lane++) {
+            const place p = u->c(lane, word, 0);
+            if (rows >> p.row & 1 || columns >> p.column & 1)
+                sums[word] |= (lane_mask)1 << lane;
+        }
 }
 
 #define RUN(name, number)                                                     \
@@ -242,36 +268,40 @@ static bool is_whole(ptx_wave *wave, lane_mask lanes)
     return false;
 }
 
+unsigned ptx_asked_lane(const ptx_wave *wave, const ptx_instruction *i,
+                        unsigned lane)
+{
+    if (i->run == run_permute_bytes)
+        return (unsigned)(cut(lanes_of(wave, i, 2)[lane], 32) / 4 %
+                          wave->group->width);
+    const uint64_t selectors = lanes_of(wave, i, lane % 16 < 8 ? 2 : 3)[lane];
+    return (lane / 16 ^ 1) * 16 + (unsigned)(selectors >> 4 * (lane % 8) & 15);
+}
+
+static void ask(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
+{
+    uint64_t given[MOST_LANES];
+    if (!is_whole(wave, lanes))
+        return;
+    memcpy(given, lanes_of(wave, i, 1), wave->group->width * sizeof *given);
+    LANE_FOR (lanes)
+        lanes_of(wave, i, 0)[lane] = given[ptx_asked_lane(wave, i, lane)];
+}
+
 /* to, from, selectors of 4 bits for the lower and the upper 8 lanes of each
  * row of 16: whose number of the other row a lane gets (RDNA3 ISA,
  * V_PERMLANEX16_B32). */
 void run_permute_rows(ptx_wave *wave, const ptx_instruction *i,
                       lane_mask lanes)
 {
-    uint64_t given[MOST_LANES];
-    if (!is_whole(wave, lanes))
-        return;
-    memcpy(given, lanes_of(wave, i, 1), wave->group->width * sizeof *given);
-    LANE_FOR (lanes) {
-        const uint64_t selectors =
-            lanes_of(wave, i, lane % 16 < 8 ? 2 : 3)[lane];
-        const unsigned which = (unsigned)(selectors >> 4 * (lane % 8) & 15);
-        lanes_of(wave, i, 0)[lane] = given[(lane / 16 ^ 1) * 16 + which];
-    }
+    ask(wave, i, lanes);
 }
 
 /* to, from, four times whose number a lane gets (DS_BPERMUTE_B32). */
 void run_permute_bytes(ptx_wave *wave, const ptx_instruction *i,
                        lane_mask lanes)
 {
-    uint64_t given[MOST_LANES];
-    if (!is_whole(wave, lanes))
-        return;
-    memcpy(given, lanes_of(wave, i, 1), wave->group->width * sizeof *given);
-    LANE_FOR (lanes) {
-        const uint64_t which = cut(lanes_of(wave, i, 2)[lane], 32) / 4;
-        lanes_of(wave, i, 0)[lane] = given[which % wave->group->width];
-    }
+    ask(wave, i, lanes);
 }
 
 /* A bit for each lane whose number is not 0. */

@@ -20,8 +20,10 @@ typedef enum rule {
     RULE_ATOMIC,  /* a result from memory; operands are stored */
     RULE_SHUFFLE,
     RULE_SELECT,
+    RULE_PERMUTE,
     RULE_PRODUCT,
-    RULE_GROUP_PRODUCT
+    RULE_GROUP_PRODUCT,
+    RULE_UNIT /* a product of another vendor's unit */
 } rule;
 
 typedef struct ptx_unset {
@@ -49,6 +51,8 @@ static rule rule_of(const ptx_instruction *i)
                  {run_atomic, RULE_ATOMIC},
                  {run_shuffle, RULE_SHUFFLE},
                  {run_select, RULE_SELECT},
+                 {run_permute_rows, RULE_PERMUTE},
+                 {run_permute_bytes, RULE_PERMUTE},
                  {run_multiply_wave, RULE_PRODUCT},
                  {run_multiply_group, RULE_GROUP_PRODUCT},
                  {run_barrier_try, RULE_ATOMIC},
@@ -70,7 +74,9 @@ static rule rule_of(const ptx_instruction *i)
     for (size_t n = 0; n < sizeof rules / sizeof *rules; n++)
         if (rules[n].run == i->run)
             return rules[n].rule;
-    return i->is_collective ? RULE_WAVE : RULE_PLAIN;
+    return ptx_unit_operands(i->run) ? RULE_UNIT
+           : i->is_collective        ? RULE_WAVE
+                                     : RULE_PLAIN;
 }
 
 /* ---- Memory ---- */
@@ -247,6 +253,20 @@ static void spread_group_product(ptx_wave *wave, const ptx_instruction *i)
     }
 }
 
+/* Sums are added to. */
+static void spread_unit(ptx_wave *wave, const ptx_instruction *i,
+                        lane_mask lanes)
+{
+    lane_mask operands[32], sums[16];
+    for (unsigned n = i->lead; n < i->operand_count; n++)
+        operands[n - i->lead] = unset_of(wave, i, n);
+    for (unsigned n = 0; n < i->lead; n++)
+        sums[n] = unset_of(wave, i, n);
+    ptx_unit_spread(i->run, operands, sums);
+    for (unsigned n = 0; n < i->lead; n++)
+        set(wave, i, n, lanes, sums[n]);
+}
+
 /* ---- All instructions ---- */
 
 static void spread_shuffle(ptx_wave *wave, const ptx_instruction *i,
@@ -260,6 +280,16 @@ static void spread_shuffle(ptx_wave *wave, const ptx_instruction *i,
                                         (unsigned)which[lane]) &
                   1)
                  << lane;
+    set(wave, i, 0, lanes, unset);
+}
+
+static void spread_permute(ptx_wave *wave, const ptx_instruction *i,
+                           lane_mask lanes)
+{
+    const lane_mask given = unset_of(wave, i, 1);
+    lane_mask unset = any_of(wave, i, 2, i->operand_count);
+    LANE_FOR (given ? lanes : 0)
+        unset |= (given >> ptx_asked_lane(wave, i, lane) & 1) << lane;
     set(wave, i, 0, lanes, unset);
 }
 
@@ -390,6 +420,12 @@ void ptx_unset_spread(ptx_wave *wave, const ptx_instruction *i,
     }
     case RULE_SHUFFLE:
         spread_shuffle(wave, i, lanes);
+        break;
+    case RULE_PERMUTE:
+        spread_permute(wave, i, lanes);
+        break;
+    case RULE_UNIT:
+        spread_unit(wave, i, lanes);
         break;
     case RULE_MOVE:
         spread_move(wave, i, lanes);
