@@ -84,7 +84,7 @@ static const char *const backward[] = {
     "mask=shift dim=32 bias=table_same layout=packed given=1" KEYS
     "| map=121 roll=390 d_lse=1 accumulate=31",
     "variant=sliding queries=200 dim=64 block=64" SLIDING_KEYS
-    "| queries=300 block=64 window_blocks=3 heads=2 windows=1 groups=1 "
+    "more=2 | queries=300 block=64 window_blocks=3 heads=2 windows=1 groups=1 "
     "| queries=130 keys=200 block=50 first_block=20 sink=70 "
     "query_offset=70 d_lse=1 accumulate=7 heads=2 kv_heads=1 windows=1",
     "variant=sliding queries=130 dim=64 block=50 given=1" SLIDING_KEYS
