@@ -116,6 +116,8 @@ static void unit_is_tested_once(void **state)
 static void wrong_unit_is_refused(void **state)
 {
     (void)state;
+    if (has_fragments(WINATTN_FP32)) /* an option spoils no mma */
+        skip();
     static const char *const reason = "failed: o of query ";
     wa_session *session = fragment_session();
     fixture f = set_up("dtype=fp16 queries=18 windows=3 heads=1 bias=same");
@@ -172,16 +174,19 @@ static void matrix_has_both_passes(void **state)
                                "queries=18 windows=5 heads=2 bias=same");
     if (!case_run(&device, device.queue, &c, 0, &result))
         fail_msg("%s", result.failure);
-    f.desc.passes = WINATTN_PASS_BACKWARD;
-    f.desc.tier = WINATTN_TIER_AUTO;
-    f.desc.build_options = "-DSLOT_KEY(k)=((k)^1)";
-    assert_int_equal(
-        winattn_plan_create(device.context, device.id, &f.desc, &plan),
-        WINATTN_SUCCESS);
-    plan_text(plan, text);
-    assert_non_null(strstr(text, "backward tier: local\n"));
-    assert_non_null(strstr(text, "backward tier matrix not taken: self-test"));
-    winattn_plan_destroy(plan);
+    if (!has_fragments(WINATTN_FP32)) { /* an option spoils no mma */
+        f.desc.passes = WINATTN_PASS_BACKWARD;
+        f.desc.tier = WINATTN_TIER_AUTO;
+        f.desc.build_options = "-DSLOT_KEY(k)=((k)^1)";
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &f.desc, &plan),
+            WINATTN_SUCCESS);
+        plan_text(plan, text);
+        assert_non_null(strstr(text, "backward tier: local\n"));
+        assert_non_null(
+            strstr(text, "backward tier matrix not taken: self-test"));
+        winattn_plan_destroy(plan);
+    }
     tear_down(&f);
     wa_session_release(session);
 }

@@ -167,7 +167,7 @@ static const char *const split[] = {
     "more=2 | given=2 data=steep",
     /* ... waves that share rows, likewise */
     "given=1 variant=cosine logit_scale=2 queries=20 keys=128 dim=40 "
-    "bias=same shape=1:2:1:2:1:0:0:2:1:2:1:1:1:1:0 more=2 "
+    "bias=same shape=1:2:1:2:1:0:0:2:1:2:1:1:1:1:0 more=3 "
     "| given=2 data=common windows=3",
 };
 TABLE(matrix_split_gradients, "split", split);
@@ -181,7 +181,7 @@ static const char *const grids[] = {
     "grid=2 size=4x5 window=3x3 shift=1x1 mask=shift bias=table_same pads=1 "
     "dim=16 shape=0:1:2:2:0:1:1",
     "grid=3 size=3x6x7 window=2x3x4 shift=1x1x2 mask=shift bias=table_same "
-    "pads=2 variant=cosine logit_scale=2 heads=2 kv_heads=1 dim=8 "
+    "pads=2 variant=cosine logit_scale=2 heads=2 kv_heads=1 dim=12 "
     "shape=1:1:1:2:1:0:0",
     "grid=1 size=50 window=20 shift=7 mask=shift dim=10 padding=hidden "
     "shape=0:1:2:1:0:3:0",
