@@ -343,7 +343,8 @@ INLINE int mends(const forward_args *args)
 {
     return (args->flags & ARG_O) != 0 && (args->flags & ARG_LSE) != 0;
 }
-INLINE uint again_of_all(__local const uint *again)
+/* Read only where it is asked for: elsewhere others write it. */
+INLINE uint again_of_all(__local const volatile uint *again)
 {
     uint all = 0;
     UNROLL_FOR (uint g = 0; g < WARPGROUPS; g++)

@@ -88,7 +88,7 @@ static const char *const backward[] = {
     "| queries=130 keys=200 block=50 first_block=20 sink=70 "
     "query_offset=70 d_lse=1 accumulate=7 heads=2 kv_heads=1 windows=1",
     "variant=sliding queries=130 dim=64 block=50 given=1" SLIDING_KEYS
-    "| windows=2 heads=2 groups=2 window_blocks=2 layout=misaligned",
+    "more=2 | windows=2 heads=2 groups=2 window_blocks=2 layout=misaligned",
     "variant=sliding queries=200 dim=128 block=64 windows=1 "
     "given=1" SLIDING_KEYS
     "| d_lse=1 | queries=130 block=50 window_blocks=2 sink=10 heads=2 "
