@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "plan/matrix_tiling.h"
-#include "plan/planner.h"
+#include "kit/shapes.h"
 #include "plan/tuning.h"
 
 #define SHAPE_SIZE 128
@@ -52,32 +51,9 @@ void candidates_add(candidates *c, const wa_tuned_shape *shape, double cost)
 
 /* ---- The planner's ---- */
 
-static void collect_local(void *data, const wa_local_shape *shape, double cost)
+static void collect(void *data, const wa_tuned_shape *shape, double cost)
 {
-    const wa_tuned_shape own = {.local_forward = *shape};
-    append(data, &own, cost);
-}
-
-static void collect_matrix(void *data, const wa_matrix_shape *shape,
-                           double cost)
-{
-    const wa_tuned_shape own = {.matrix_forward = *shape};
-    append(data, &own, cost);
-}
-
-static void collect_gradient(void *data, const wa_gradient_shape *shape,
-                             double cost)
-{
-    const wa_tuned_shape own = {.local_backward = {*shape, 0}};
-    append(data, &own, cost);
-}
-
-static void collect_matrix_gradient(void *data,
-                                    const wa_matrix_gradient_shape *shape,
-                                    double cost)
-{
-    const wa_tuned_shape own = {.matrix_backward = *shape};
-    append(data, &own, cost);
+    append(data, shape, cost);
 }
 
 static int by_cost(const void *a, const void *b)
@@ -90,20 +66,7 @@ static int by_cost(const void *a, const void *b)
 void candidates_collect(candidates *c)
 {
     wa_tuned built_in;
-    switch (c->kernel) {
-    case WA_LOCAL_FORWARD:
-        wa_visit_local_shapes(c->problem, c->device, collect_local, c);
-        break;
-    case WA_MATRIX_FORWARD:
-        wa_visit_matrix_shapes(c->problem, c->device, collect_matrix, c);
-        break;
-    case WA_LOCAL_BACKWARD:
-        wa_visit_gradient_shapes(c->problem, c->device, collect_gradient, c);
-        break;
-    default:
-        wa_visit_matrix_gradient_shapes(c->problem, c->device,
-                                        collect_matrix_gradient, c);
-    }
+    visit_shapes(c->kernel, c->problem, c->device, collect, c);
     if (wa_find_tuned(c->kernel, c->problem, c->device, 0, &built_in))
         append(c, &built_in.shape, 0);
     if (c->count > 0)
@@ -127,30 +90,28 @@ static bool is_legal(const candidates *c, const wa_tuned_shape *s)
     const wa_matrix_shape *m = &s->matrix_forward;
     const wa_gradient_shape *g = &s->local_backward.fused;
     const wa_matrix_gradient_shape *b = &s->matrix_backward;
-    wa_plan forward, backward;
-    wa_plan_begin(WA_FORWARD, &forward);
-    wa_plan_begin(WA_BACKWARD, &backward);
-    const bool has_score_bias = wa_matrix_has_score_bias(c->problem);
+    const bool has_score_bias = wa_problem_has_score_bias(c->problem);
+    bool sensible;
+    wa_plan plan;
     switch (c->kernel) {
     case WA_LOCAL_FORWARD:
-        return is_sensible(c, l->block_rows, l->block_keys, l->team) &&
-               wa_plan_local_shape(c->problem, c->device, l, &forward);
+        sensible = is_sensible(c, l->block_rows, l->block_keys, l->team);
+        break;
     case WA_MATRIX_FORWARD:
-        return is_sensible(c, m->block_rows, m->block_keys, 0) &&
-               (has_score_bias || m->bias_cache == 0) &&
-               wa_plan_matrix_shape(c->problem, c->device, m, &forward);
+        sensible = is_sensible(c, m->block_rows, m->block_keys, 0) &&
+                   (has_score_bias || m->bias_cache == 0);
+        break;
     case WA_LOCAL_BACKWARD:
-        return is_sensible(c, g->block_rows, g->block_keys, g->team) &&
-               wa_plan_gradient_shapes(c->problem, c->device, NULL, g,
-                                       &backward);
+        sensible = is_sensible(c, g->block_rows, g->block_keys, g->team);
+        break;
     default:
-        return is_sensible(c, b->block_rows, b->block_keys, 0) &&
-               is_sensible(c, b->keys.block_rows, b->keys.block_keys, 0) &&
-               (has_score_bias ||
-                (b->bias_cache == 0 && b->keys.bias_cache == 0)) &&
-               wa_plan_matrix_gradient_shape(c->problem, c->device, b,
-                                             &backward);
+        sensible = is_sensible(c, b->block_rows, b->block_keys, 0) &&
+                   is_sensible(c, b->keys.block_rows, b->keys.block_keys, 0) &&
+                   (has_score_bias ||
+                    (b->bias_cache == 0 && b->keys.bias_cache == 0));
     }
+    wa_plan_begin(WA_FORWARD, &plan);
+    return sensible && plan_shape(c->kernel, c->problem, c->device, s, &plan);
 }
 
 /* The shape with number `at` changed. */

@@ -4,7 +4,7 @@
  * how much they take.
  *
  * They read switches (switches.h) and what a unit's file says (fragment.cl).
- * In a kernel such a name is a number; in host/plan/matrix_tiling.c it is a
+ * In a kernel such a name is a number; in host/family/matrix_tiling.c it is a
  * variable with the number that the kernel would be built with. SEQ_M, SEQ_N,
  * BLOCK_M and BLOCK_N are tokens of a window, and of a block of it, that run
  * down and across tiles: queries and keys, or in S_TRANSPOSED kernels keys and

@@ -63,8 +63,7 @@ typedef struct wa_device {
     const struct wa_matrix_unit
         *matrix_unit;    /* its matrix unit, see unit.h; NULL: none */
     bool ignores_tuning; /* a measured shape was seen not to work */
-    bool lacks_wgmma;    /* kernels of warpgroups were seen not to work */
-    bool lacks_maps;     /* and those that fetch by tensor maps were */
+    bool lacks_wgmma;    /* tests want what else computes a problem */
 } wa_device;
 
 /* Queries only; launches nothing and builds nothing. Fails where a query

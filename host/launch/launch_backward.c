@@ -160,13 +160,12 @@ static bool takes_step(const wa_call *call, const backward_args *args,
 static cl_kernel kernel_of(const wa_call *call, const backward_args *args,
                            int step)
 {
-    const bool copies =
-        call->plan->has_maps && (args->forward.flags & ARG_WIDE_ACCESS) == 0;
-    if (copies && step == WA_STEP_ROWS)
-        step = WA_STEP_COPIED_ROWS;
-    else if (copies && step == WA_STEP_KEYS)
-        step = WA_STEP_COPIED_KEYS;
-    return call->kernels->step[step];
+    const int other = step == WA_STEP_ROWS   ? WA_STEP_UNALIGNED_ROWS
+                      : step == WA_STEP_KEYS ? WA_STEP_UNALIGNED_KEYS
+                                             : step;
+    const bool is_aligned = args->forward.flags & ARG_WIDE_ACCESS;
+    const cl_kernel *kernels = call->kernels->step;
+    return kernels[is_aligned || !kernels[other] ? step : other];
 }
 
 static winattn_status append_steps(wa_call *call, backward_args *args,

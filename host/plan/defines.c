@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "device/matrix_unit.h"
+#include "plan/family.h"
 
 typedef struct define {
     wa_switch name;
@@ -96,6 +97,21 @@ void wa_append_problem_of_keys(const wa_problem *problem,
     append_problem(problem, device, false, block_rows, block_keys, text, size);
 }
 
+void wa_begin_step(const wa_problem *problem, const wa_device *device,
+                   const char *kernel, uint32_t block_rows,
+                   uint32_t block_keys, uint32_t work_group,
+                   uint64_t local_bytes, wa_step *step)
+{
+    step->kernel = kernel;
+    step->block_rows = block_rows;
+    step->block_keys = block_keys;
+    step->work_group = work_group;
+    step->local_bytes = (uint32_t)local_bytes;
+    step->defines[0] = 0;
+    wa_append_problem(problem, device, block_rows, block_keys, step->defines,
+                      sizeof step->defines);
+}
+
 void wa_append_table(const wa_problem *problem, char *text, size_t size)
 {
     const define defines[] = {
@@ -158,28 +174,7 @@ void wa_write_forward_defines(const wa_problem *problem,
     text[0] = expand->defines[0] = 0;
     wa_append_problem(&computed, device, step->block_rows, step->block_keys,
                       text, size);
-    if (plan->tier == WINATTN_TIER_CPU) {
-        wa_append_shape(&wa_cpu_numbers, &plan->shape.cpu, text, size);
-        wa_append_half_vectors(device, problem->dtype, text, size);
-    } else if (plan->is_wgmma) {
-        wa_append_switch(text, size, WA_SWITCH(STAGES),
-                         plan->shape.matrix.stages);
-        if (plan->schedule.groups) {
-            wa_append_switch(text, size, WA_SWITCH(WINDOWS_PER_GROUP),
-                             plan->shape.matrix.windows_per_group);
-            wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
-                             plan->schedule.persistent_multi_block);
-        }
-        wa_append_matrix_unit_options(device, text, size);
-    } else if (plan->tier == WINATTN_TIER_MATRIX) {
-        if (plan->schedule.groups)
-            wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
-                             plan->schedule.persistent_multi_block);
-        wa_append_matrix_shape(&plan->shape.matrix, device, text, size);
-    } else {
-        wa_append_shape(&wa_local_numbers, &plan->shape.local, text, size);
-        wa_append_local_options(problem, device, text, size);
-    }
+    plan->family->add_options(problem, device, plan, text, size);
     if (expand->kernel)
         wa_append_table(problem, expand->defines, sizeof expand->defines);
 }

@@ -18,6 +18,11 @@ void wa_append_problem(const wa_problem *problem, const wa_device *device,
 void wa_append_problem_of_keys(const wa_problem *problem,
                                const wa_device *device, uint32_t block_rows,
                                uint32_t block_keys, char *text, size_t size);
+/* A step of a kernel, but for options besides those of wa_append_problem. */
+void wa_begin_step(const wa_problem *problem, const wa_device *device,
+                   const char *kernel, uint32_t block_rows,
+                   uint32_t block_keys, uint32_t work_group,
+                   uint64_t local_bytes, wa_step *step);
 /* Those of cl/reduce/expand_table.cl. */
 void wa_append_table(const wa_problem *problem, char *text, size_t size);
 
@@ -35,11 +40,6 @@ WA_SISTER void wa_append_half_vectors(const wa_device *device,
 /* What the kernels of tier local must know of the device and its compiler. */
 void wa_append_local_options(const wa_problem *problem,
                              const wa_device *device, char *text, size_t size);
-/* WIDE of cl/local/token_rows.cl: elements of a vector access, 0 where there
- * is none. (local_forward.c) */
-uint32_t wa_local_access_elements(const wa_problem *problem,
-                                  uint32_t stage_dims);
-
 /* All of the forward pass's kernels. */
 void wa_write_forward_defines(const wa_problem *problem,
                               const wa_device *device, wa_plan *plan);

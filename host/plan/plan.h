@@ -16,6 +16,18 @@
 #define WA_REASON_SIZE 256
 #define WA_TIERS (WINATTN_TIER_MATRIX + 1) /* index: winattn_tier */
 
+/* What computes, the simplest first: of each tier that of its number, and what
+ * tier matrix has besides. What was learnt against one of these counts for
+ * those behind it. */
+typedef enum wa_engine {
+    WA_ENGINE_CPU = WINATTN_TIER_CPU, /* 1 */
+    WA_ENGINE_LOCAL = WINATTN_TIER_LOCAL,
+    WA_ENGINE_MATRIX = WINATTN_TIER_MATRIX, /* fragments */
+    WA_ENGINE_WGMMA,                        /* warpgroups of Hopper */
+    WA_ENGINE_MAPS, /* these, where they fetch by tensor maps */
+    WA_ENGINES
+} wa_engine;
+
 /* In the order in which they run. */
 typedef enum wa_step_id {
     WA_STEP_EXPAND, /* a table, for kernels that know none */
@@ -29,10 +41,10 @@ typedef enum wa_step_id {
     WA_STEP_KEYS,       /* dK, dV, partial sums; alone: everything */
     WA_STEP_SUM,        /* of partial sums */
     WA_STEP_SUM_TABLE,  /* of what belongs to an entry of a table */
-    /* In place of WA_STEP_ROWS and WA_STEP_KEYS that fetch by tensor maps,
-     * where a call's tensors do not start at 16 bytes. */
-    WA_STEP_COPIED_ROWS,
-    WA_STEP_COPIED_KEYS,
+    /* If there are any, in place of WA_STEP_ROWS and WA_STEP_KEYS for calls
+     * whose tensors do not start at access_bytes. */
+    WA_STEP_UNALIGNED_ROWS,
+    WA_STEP_UNALIGNED_KEYS,
     WA_STEPS
 } wa_step_id;
 /* Those that compute on windows. */
@@ -87,7 +99,7 @@ typedef struct wa_schedule {
 typedef struct wa_workspace {
     uint64_t statistics, bias, scale;
     uint64_t bounds; /* of sliding gradients on a matrix unit */
-    uint64_t maps;   /* and of those by tensor maps */
+    uint64_t maps;   /* what the plan's family has for itself */
     uint64_t pad;    /* of either of pad_k and pad_v */
     uint64_t dense;  /* with a table: first the bias that it stands for, if
                         kernels know none, then what dbias sums */
@@ -97,16 +109,15 @@ typedef struct wa_workspace {
 typedef struct wa_plan {
     wa_pass pass;
     winattn_tier tier;
+    const struct wa_family *family; /* whose kernels they are (family.h) */
     wa_step step[WA_STEPS];
     union { /* of the forward pass */
         wa_cpu_shape cpu;
         wa_local_shape local;
         wa_matrix_shape matrix;
     } shape;
-    bool streams;  /* forward: the softmax takes several steps */
-    bool is_wgmma; /* the main kernel is one of Hopper's warpgroups */
-    bool fused;    /* backward: one kernel makes everything of a window */
-    bool has_maps; /* its kernels fetch rows by tensor maps */
+    bool streams; /* forward: the softmax takes several steps */
+    bool fused;   /* backward: one kernel makes everything of a window */
     uint32_t access_elements; /* of a vector access; 0: element by element */
     uint32_t access_bytes;    /* its alignment; 0: that of an element */
     wa_schedule schedule;
@@ -115,12 +126,9 @@ typedef struct wa_plan {
     bool tuned;       /* the shape was measured (tuning.h) */
     uint64_t visited; /* shapes and sizes of blocks that searches looked at */
     char untuned[WA_REASON_SIZE]; /* why a measured one was not taken, or "" */
-    char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
-    /* why a device with wgmma does without, "" where it does not or has none
-     */
-    char wgmma_refusal[WA_REASON_SIZE];
-    /* and why its kernels fetch no rows by tensor maps; "" likewise */
-    char maps_refusal[WA_REASON_SIZE];
+    /* why an engine is not taken; "" where it is, was not asked, or where
+     * nobody expects it */
+    char refusals[WA_ENGINES][WA_REASON_SIZE];
 } wa_plan;
 
 /* The step whose kernel computes the most: what is told of a plan and, on a
@@ -130,16 +138,14 @@ static inline wa_step_id wa_main_step(wa_pass pass)
     return pass == WA_FORWARD ? WA_STEP_FORWARD : WA_STEP_KEYS;
 }
 
-/* Tiers that must not be taken, with the reason: what an earlier attempt to
- * build them taught. Zeroed at first. */
+/* Engines that must not be taken, with the reason: what an earlier attempt to
+ * build their kernels taught. Zeroed at first. */
 typedef struct wa_exclusions {
-    char reason[WA_TIERS][WA_REASON_SIZE];
-    /* work-items that the tier's kernel was seen to allow; 0: not seen */
-    uint32_t most_items[WA_TIERS];
-    /* why measured shapes of the tier are not taken; "": they are */
-    char untuned[WA_TIERS][WA_REASON_SIZE];
-    char wgmma[WA_REASON_SIZE]; /* why no kernel with wgmma is; "": it is */
-    char maps[WA_REASON_SIZE];  /* why tensor maps are not; "": they are */
+    char reason[WA_ENGINES][WA_REASON_SIZE];
+    /* work-items that the engine's kernel was seen to allow; 0: not seen */
+    uint32_t most_items[WA_ENGINES];
+    /* why its measured shapes are not taken; "": they are */
+    char untuned[WA_ENGINES][WA_REASON_SIZE];
 } wa_exclusions;
 
 /* Tries the tiers, best first. */
@@ -157,6 +163,7 @@ winattn_status wa_plan_finish(const wa_problem *problem,
 winattn_status wa_check_device(const wa_device *device);
 
 WA_SISTER const char *wa_tier_name(winattn_tier tier);
+winattn_tier wa_engine_tier(wa_engine engine);
 
 /* NULL if kernels of a tier can be right on the device, whatever they compute,
  * else why not. */

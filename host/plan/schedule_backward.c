@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "plan/family.h"
+
 #include "../cl/common/args.h"
 
 static uint64_t round_up(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
@@ -158,8 +160,7 @@ static void lay_out(const wa_problem *problem, wa_plan *plan)
     if (plan->tier == WINATTN_TIER_MATRIX &&
         problem->variant == WINATTN_SLIDING)
         w->bounds = s->windows_per_launch * bound_bytes(problem, s);
-    if (plan->has_maps)
-        w->maps = SLIDING_MAP_ROOM;
+    w->maps = plan->family->own_bytes;
     w->all = w->statistics + w->bias + w->scale + w->bounds + w->maps +
              2 * w->pad + w->dense;
 }

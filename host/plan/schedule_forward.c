@@ -4,29 +4,20 @@
 #include "plan/schedule.h"
 
 #include "device/matrix_unit.h"
-#include "plan/planner.h"
+#include "plan/family.h"
 
 /* Of a launch, whatever its kernel. */
 #define MOST_ITEMS 2147483647.0
 
-/* How many times as fast kernels are as launches count on: of sliding
- * attention on matrix units, whose work-groups of a launch end together and
- * those of the next begin only then. An H200 showed 100 with mma.sync and 190
- * with wgmma. */
-#define MATRIX_SPEED 16.0
-#define WGMMA_SPEED 64.0
 static double speed_of(const wa_problem *problem, const wa_device *device,
                        const wa_plan *plan)
 {
-    if (plan->is_wgmma)
-        return WGMMA_SPEED;
-    if (plan->tier != WINATTN_TIER_MATRIX ||
-        problem->variant != WINATTN_SLIDING)
+    if (plan->family->speed == 0)
         return 1.0;
     /* channels that there are not are multiplied as well */
     const uint32_t tile = device->matrix_unit->tile;
     const uint32_t dims = wa_ceil_div(problem->head_dim, tile) * tile;
-    return MATRIX_SPEED * problem->head_dim / dims;
+    return plan->family->speed * problem->head_dim / dims;
 }
 
 /* A desktop GPU resets a kernel after about two seconds, and it must draw in

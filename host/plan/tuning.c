@@ -10,7 +10,6 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "plan/matrix_tiling.h"
 
 /* A row is worth having where it beats the model by 3% or more; winattn-tune
  * finds it. Rows that fit fewer problems stand behind those that fit more.
@@ -319,7 +318,7 @@ static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
 {
     if (kernel == WA_MATRIX_FORWARD) {
         wa_matrix_shape *s = &shape->matrix_forward;
-        if (!wa_matrix_has_score_bias(problem))
+        if (!wa_problem_has_score_bias(problem))
             s->bias_cache = WA_BIAS_CACHE_NONE;
         else if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
                  MASK_FOLLOWS_GRID(problem->mask))
@@ -327,9 +326,9 @@ static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
                                                         sum with a bias for */
     } else if (kernel == WA_MATRIX_BACKWARD) {
         wa_matrix_gradient_shape *s = &shape->matrix_backward;
-        s->bias_cache = wa_matrix_has_score_bias(problem) ? s->bias_cache : 0;
+        s->bias_cache = wa_problem_has_score_bias(problem) ? s->bias_cache : 0;
         s->keys.bias_cache =
-            wa_matrix_has_score_bias(problem) ? s->keys.bias_cache : 0;
+            wa_problem_has_score_bias(problem) ? s->keys.bias_cache : 0;
         if (problem->bias == WINATTN_BIAS_NONE)
             s->keeps_dbias = WA_DBIAS_WORKSPACE;
     }

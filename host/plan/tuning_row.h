@@ -31,6 +31,11 @@ typedef struct wa_tuned_gradient_shape {
     uint32_t resident;
 } wa_tuned_gradient_shape;
 
+/* Of two kernels, which no row has. */
+typedef struct wa_gradient_pair {
+    wa_gradient_shape rows, keys;
+} wa_gradient_pair;
+
 /* In a row's text the numbers stand in the order of the struct's members,
  * with colons between them, of linear layers those of the tier; `resident` may
  * be missing, what is only of two kernels, and `keeps_weight`. */
@@ -38,6 +43,8 @@ typedef union wa_tuned_shape {
     wa_local_shape local_forward;
     wa_matrix_shape matrix_forward;
     wa_tuned_gradient_shape local_backward;
+    wa_gradient_pair local_pair;
+    wa_cpu_shape cpu; /* of which there are no rows */
     wa_matrix_gradient_shape matrix_backward;
     wa_linear_shape linear;
 } wa_tuned_shape;

@@ -204,6 +204,11 @@ uint32_t wa_problem_padding(const wa_problem *problem)
     return wa_has_pad_values(problem) ? 1 : 2;
 }
 
+bool wa_problem_has_score_bias(const wa_problem *problem)
+{
+    return problem->bias != WINATTN_BIAS_NONE || problem->mask != MASK_NONE;
+}
+
 wa_problem wa_problem_without_table(const wa_problem *problem)
 {
     static const wa_tensor_id ids[] = {WA_BIAS, WA_DBIAS};

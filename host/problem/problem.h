@@ -127,6 +127,8 @@ winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem);
 
 /* The PADDING of cl/common/tokens.cl. */
 uint32_t wa_problem_padding(const wa_problem *problem);
+/* Is anything added to scores? */
+bool wa_problem_has_score_bias(const wa_problem *problem);
 
 /* The same problem with a contiguous fp32 bias [heads, queries, keys] instead
  * of the table, and its gradient likewise; how many bytes each is. */

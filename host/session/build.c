@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "plan/family.h"
 #include "session/warmup.h"
 
 void wa_kernels_release(wa_kernels *kernels)
@@ -143,7 +144,7 @@ static winattn_status build(wa_session *session, const wa_problem *problem,
 {
     WA_TRY(check_matrix_unit(session, problem, plan->tier));
     WA_TRY(wa_build_steps(session, problem, plan, kernels, most));
-    if (plan->is_wgmma)
+    if (plan->family->engine > WA_ENGINE_MATRIX)
         WA_TRY(wa_session_check_wgmma(session, problem, plan, kernels, table));
     WA_TRY(keep_binaries(session, problem, plan, kernels, table));
     return check_spills(session, plan, kernels, again, most);
@@ -163,8 +164,8 @@ typedef struct attempts {
 /* May there be another plan of the tier, with fewer work-items? */
 static bool may_retry(const attempts *tried, const wa_plan *plan)
 {
-    return plan->tier == WINATTN_TIER_MATRIX && !plan->is_wgmma &&
-           tried->exclusions.most_items[plan->tier] == 0;
+    return plan->family->engine == WA_ENGINE_MATRIX &&
+           tried->exclusions.most_items[WA_ENGINE_MATRIX] == 0;
 }
 
 /* After a failure that says something of kernel and device: where the shape
@@ -176,32 +177,26 @@ static bool may_retry(const attempts *tried, const wa_plan *plan)
 static winattn_status learn(attempts *tried, const wa_plan *plan,
                             winattn_status status, uint32_t most)
 {
-    const winattn_tier tier = plan->tier;
+    const wa_engine engine = plan->family->engine;
     const uint32_t work_group =
         plan->step[wa_main_step(plan->pass)].work_group;
-    char *reason = tried->exclusions.reason[tier];
+    char *reason = tried->exclusions.reason[engine];
     if (wa_may_pass(status) && status != CL_OUT_OF_RESOURCES)
         return status;
     tried->repeats = status == CL_OUT_OF_RESOURCES && !tried->repeats;
     if (tried->repeats)
         return WINATTN_SUCCESS;
-    if (plan->has_maps) {
-        snprintf(tried->exclusions.maps, WA_REASON_SIZE, "%.200s",
-                 winattn_last_reason());
-        return WINATTN_SUCCESS;
-    }
-    if (plan->is_wgmma) {
-        snprintf(tried->exclusions.wgmma, WA_REASON_SIZE, "%.200s",
-                 winattn_last_reason());
+    if (engine > WA_ENGINE_MATRIX) {
+        snprintf(reason, WA_REASON_SIZE, "%.200s", winattn_last_reason());
         return WINATTN_SUCCESS;
     }
     if (plan->tuned) {
-        snprintf(tried->exclusions.untuned[tier], WA_REASON_SIZE, "%.200s",
+        snprintf(tried->exclusions.untuned[engine], WA_REASON_SIZE, "%.200s",
                  winattn_last_reason());
         return WINATTN_SUCCESS;
     }
     if (may_retry(tried, plan) && most > 0 && most < work_group) {
-        tried->exclusions.most_items[tier] = most;
+        tried->exclusions.most_items[engine] = most;
         return WINATTN_SUCCESS;
     }
     snprintf(reason, WA_REASON_SIZE, "%.200s", winattn_last_reason());

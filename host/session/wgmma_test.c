@@ -161,13 +161,12 @@ winattn_status wa_check_wgmma(cl_context context, cl_device_id device,
                               const wa_problem *problem, const wa_plan *plan,
                               const wa_kernels *kernels)
 {
-    wa_plan small = small_plan(plan);
-    wa_kernels copying = *kernels;
+    const wa_plan small = small_plan(plan);
+    wa_kernels unaligned = *kernels;
     WA_TRY(check(context, device, problem, &small, kernels));
-    if (!plan->has_maps)
+    if (!plan->step[WA_STEP_UNALIGNED_ROWS].kernel)
         return WINATTN_SUCCESS;
-    small.has_maps = false;
-    copying.step[WA_STEP_ROWS] = kernels->step[WA_STEP_COPIED_ROWS];
-    copying.step[WA_STEP_KEYS] = kernels->step[WA_STEP_COPIED_KEYS];
-    return check(context, device, problem, &small, &copying);
+    unaligned.step[WA_STEP_ROWS] = kernels->step[WA_STEP_UNALIGNED_ROWS];
+    unaligned.step[WA_STEP_KEYS] = kernels->step[WA_STEP_UNALIGNED_KEYS];
+    return check(context, device, problem, &small, &unaligned);
 }

@@ -201,14 +201,12 @@ bool demand_is_legal(const test_case *c, const demand *d,
         return true;
     wa_plan_begin(c->pass == PASS_FORWARD ? WA_FORWARD : WA_BACKWARD, &plan);
     if (c->pass == PASS_FORWARD)
-        return is_matrix
-                   ? wa_plan_matrix_shape(&problem, device, &s.matrix, &plan)
-                   : wa_plan_local_shape(&problem, device, &s.local, &plan);
-    return is_matrix ? wa_plan_matrix_gradient_shape(&problem, device,
-                                                     &s.gradients, &plan)
-                     : wa_plan_gradient_shapes(&problem, device,
-                                               d->rows[0] ? &s.rows : NULL,
-                                               &s.keys, &plan);
+        return is_matrix ? demand_matrix(&problem, device, &s.matrix, &plan)
+                         : demand_local(&problem, device, &s.local, &plan);
+    return is_matrix
+               ? demand_matrix_gradients(&problem, device, &s.gradients, &plan)
+               : demand_gradients(&problem, device,
+                                  d->rows[0] ? &s.rows : NULL, &s.keys, &plan);
 }
 
 /* ---- Runs ---- */

@@ -2,6 +2,8 @@
  * plan -> program -> launch, by hand. */
 #include "planned.h"
 
+#include "shapes.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +106,40 @@ wa_buffers planned_buffers(const winattn_forward *f)
     return buffers;
 }
 
+bool demand_local(const wa_problem *problem, const wa_device *device,
+                  const wa_local_shape *shape, wa_plan *plan)
+{
+    const wa_tuned_shape own = {.local_forward = *shape};
+    return plan_shape(WA_LOCAL_FORWARD, problem, device, &own, plan);
+}
+
+bool demand_matrix(const wa_problem *problem, const wa_device *device,
+                   const wa_matrix_shape *shape, wa_plan *plan)
+{
+    const wa_tuned_shape own = {.matrix_forward = *shape};
+    return plan_shape(WA_MATRIX_FORWARD, problem, device, &own, plan);
+}
+
+bool demand_gradients(const wa_problem *problem, const wa_device *device,
+                      const wa_gradient_shape *rows,
+                      const wa_gradient_shape *keys, wa_plan *plan)
+{
+    const wa_tuned_shape whole = {.local_backward = {*keys, 0}};
+    if (!rows)
+        return plan_shape(WA_LOCAL_BACKWARD, problem, device, &whole, plan);
+    const wa_tuned_shape pair = {.local_pair = {*rows, *keys}};
+    return wa_take_shape(&wa_local_pair, problem, device, &pair, plan);
+}
+
+bool demand_matrix_gradients(const wa_problem *problem,
+                             const wa_device *device,
+                             const wa_matrix_gradient_shape *shape,
+                             wa_plan *plan)
+{
+    const wa_tuned_shape own = {.matrix_backward = *shape};
+    return plan_shape(WA_MATRIX_BACKWARD, problem, device, &own, plan);
+}
+
 /* The shape that a test demands; all NULL: none. */
 typedef struct demanded_shape {
     const wa_local_shape *local;
@@ -142,15 +178,15 @@ static winattn_status make_plan(const wa_problem *problem,
     bool taken;
     wa_plan_begin(pass, plan);
     if (shape->local)
-        taken = wa_plan_local_shape(problem, device, shape->local, plan);
+        taken = demand_local(problem, device, shape->local, plan);
     else if (shape->matrix)
-        taken = wa_plan_matrix_shape(problem, device, shape->matrix, plan);
+        taken = demand_matrix(problem, device, shape->matrix, plan);
     else if (shape->matrix_gradients)
-        taken = wa_plan_matrix_gradient_shape(problem, device,
-                                              shape->matrix_gradients, plan);
+        taken = demand_matrix_gradients(problem, device,
+                                        shape->matrix_gradients, plan);
     else if (shape->keys)
-        taken = wa_plan_gradient_shapes(problem, device, shape->rows,
-                                        shape->keys, plan);
+        taken =
+            demand_gradients(problem, device, shape->rows, shape->keys, plan);
     else
         return wa_plan_make(problem, device, pass, &none, plan);
     return taken ? wa_plan_finish(problem, device, plan)

@@ -6,8 +6,23 @@
 
 #include "device/matrix_unit.h"
 #include "launch/launch.h"
-#include "plan/planner.h"
+#include "plan/family.h"
 #include "run.h"
+
+/* Plans a pass in the shape; false, with plan->refusals, if the kernel or the
+ * device does not allow it. */
+bool demand_local(const wa_problem *problem, const wa_device *device,
+                  const wa_local_shape *shape, wa_plan *plan);
+bool demand_matrix(const wa_problem *problem, const wa_device *device,
+                   const wa_matrix_shape *shape, wa_plan *plan);
+/* Without `rows` one kernel, of shape `keys`, makes everything. */
+bool demand_gradients(const wa_problem *problem, const wa_device *device,
+                      const wa_gradient_shape *rows,
+                      const wa_gradient_shape *keys, wa_plan *plan);
+bool demand_matrix_gradients(const wa_problem *problem,
+                             const wa_device *device,
+                             const wa_matrix_gradient_shape *shape,
+                             wa_plan *plan);
 
 /* What a test demands; zero leaves the planner's choice. */
 typedef struct demanded_plan {
@@ -39,7 +54,7 @@ typedef struct demanded_backward {
      * times as many entries of a table */
     unsigned windows;
     bool finds_pairs; /* of a table, by position, however small it is */
-    /* of the tier local, see wa_plan_gradient_shapes */
+    /* of the tier local, see demand_gradients */
     const wa_gradient_shape *rows, *keys;
     uint32_t registers;   /* that the planner is told of */
     uint32_t held_groups; /* as in demanded_plan */

@@ -34,7 +34,7 @@
 #include "kit/workloads.h"
 #include "models/linear_plan.h"
 #include "models/rows.h"
-#include "plan/planner.h"
+#include "plan/family.h"
 #include "program/ptx.h"
 #include "program/source.h"
 
@@ -146,7 +146,8 @@ static winattn_status print_backward(const wa_problem *problem, const line *l,
  * backward pass where the planner would choose it if the unit were proven. */
 static winattn_status print_matrix(const wa_problem *problem, const line *l)
 {
-    static const wa_exclusions no_wgmma = {.wgmma = "print_wgmma has them"};
+    static const wa_exclusions no_wgmma = {.reason[WA_ENGINE_WGMMA] =
+                                               "print_wgmma has them"};
     wa_device device = *l->device;
     wa_problem demanded = *problem;
     line of_unit = *l;
@@ -179,12 +180,10 @@ static winattn_status print_wgmma(const wa_problem *problem, const line *l)
     device.matrix_unit = wa_matrix_unit_of(&device);
     of_unit.device = &device;
     wa_plan_begin(WA_FORWARD, &plan);
-    if (wa_plan_wgmma_sliding(&demanded, &device, &plan) ||
-        wa_plan_wgmma_window(&demanded, &device, &plan))
+    if (wa_plan_engine(&demanded, &device, WA_ENGINE_WGMMA, &plan))
         WA_TRY(print_forward(&demanded, &of_unit, &none));
     wa_plan_begin(WA_BACKWARD, &plan);
-    if (wa_plan_wgmma_sliding_backward(&demanded, &device, &plan) ||
-        wa_plan_wgmma_window_backward(&demanded, &device, &plan))
+    if (wa_plan_engine(&demanded, &device, WA_ENGINE_WGMMA, &plan))
         WA_TRY(
             print_backward(&demanded, &of_unit, &none, WINATTN_TIER_MATRIX));
     return WINATTN_SUCCESS;

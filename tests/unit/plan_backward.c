@@ -201,8 +201,7 @@ static void backward_shapes_are_refused(void **state)
         wa_plan plan;
         wa_plan_begin(WA_BACKWARD, &plan);
         assert_true(matrix_gradient_shape_parse(demanded[i].shape, &shape));
-        const bool taken =
-            wa_plan_matrix_gradient_shape(&p, h200, &shape, &plan);
+        const bool taken = demand_matrix_gradients(&p, h200, &shape, &plan);
         const char *why = plan.refusals[WINATTN_TIER_MATRIX];
         if (taken != !demanded[i].refusal ||
             (!taken && !strstr(why, demanded[i].refusal)))

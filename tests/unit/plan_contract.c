@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kit/workloads.h"
+#include "plan/family.h"
 #include "plan/plan.h"
 #include "plan_groups.h"
 #include "plan_legal.h"
@@ -208,7 +209,9 @@ static void assert_workspace(const planned *of)
                                  ? s->windows_per_launch * p->heads *
                                        s->bound_blocks * ROW_NUMBERS * 4
                                  : 0));
-    REQUIRE(w->maps == (of->plan->has_maps ? SLIDING_MAP_ROOM : 0));
+    REQUIRE(
+        w->maps ==
+        (of->plan->family->engine == WA_ENGINE_MAPS ? SLIDING_MAP_ROOM : 0));
     REQUIRE(w->all == w->statistics + w->bias + w->scale + w->bounds +
                           w->maps + 2 * w->pad + w->dense);
     if (broken)

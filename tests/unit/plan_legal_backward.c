@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "plan/family.h"
 #include "plan/schedule.h"
 #include "plan_made.h"
 
@@ -199,7 +200,8 @@ static const char *broken_wgmma(const wa_problem *p, const wa_device *device,
     const wa_step *rows = &plan->step[WA_STEP_ROWS];
     const wa_step *keys = &plan->step[WA_STEP_KEYS];
     const wa_schedule *s = &plan->schedule;
-    REQUIRE(device->compute_capability == 90 && plan->wgmma_refusal[0] == 0);
+    REQUIRE(device->compute_capability == 90 &&
+            plan->refusals[WA_ENGINE_WGMMA][0] == 0);
     REQUIRE(p->variant == WINATTN_SLIDING && p->dtype != WINATTN_FP32);
     REQUIRE(p->head_dim % 16 == 0 && p->head_dim <= 128);
     REQUIRE(!plan->fused && statistics->kernel);
@@ -261,7 +263,8 @@ static const char *broken_windows(const wa_problem *p, const wa_device *device,
     const wa_step *rows = &plan->step[WA_STEP_ROWS];
     const wa_step *keys = &plan->step[WA_STEP_KEYS];
     const wa_schedule *s = &plan->schedule;
-    REQUIRE(device->compute_capability == 90 && plan->wgmma_refusal[0] == 0);
+    REQUIRE(device->compute_capability == 90 &&
+            plan->refusals[WA_ENGINE_WGMMA][0] == 0);
     REQUIRE(p->dtype != WINATTN_FP32 && p->head_dim == 32);
     REQUIRE(p->mask == MASK_NONE || p->mask == MASK_REGIONS ||
             p->mask == MASK_SHIFT);
@@ -310,7 +313,7 @@ static const char *broken_gradients(const wa_problem *p,
         broken = broken_given(plan);
     if (broken)
         return broken;
-    if (plan->is_wgmma)
+    if (plan->family->engine > WA_ENGINE_MATRIX)
         return p->variant == WINATTN_SLIDING ? broken_wgmma(p, device, plan)
                                              : broken_windows(p, device, plan);
     if (p->variant == WINATTN_SLIDING)
@@ -346,7 +349,8 @@ void assert_legal_backward(const wa_problem *p, const wa_device *device,
     REQUIRE(last->kernel != NULL);
     REQUIRE(plan->fused == (plan->step[WA_STEP_ROWS].kernel == NULL));
     /* kernels with wgmma loop over tiles of a window's keys */
-    const bool loops = plan->fused && plan->is_wgmma;
+    const bool loops =
+        plan->fused && (plan->family->engine > WA_ENGINE_MATRIX);
     REQUIRE(!plan->fused || loops || last->block_keys >= p->keys);
     REQUIRE(!plan->fused || plan->workspace.statistics == 0);
     REQUIRE(loops ||
@@ -380,10 +384,11 @@ void assert_gradients_refused(const wa_problem *p, const wa_device *device,
     for (int i = WA_STEP_FIRST; i <= WA_STEP_LAST; i++)
         if (plan.step[i].kernel)
             assert_null(strstr(plan.step[i].kernel, "wgmma"));
-    if (plan.is_wgmma)
+    if (plan.family->engine > WA_ENGINE_MATRIX)
         fail_msg("%s, not refused for \"%s\"", device->name, why);
-    if (!strstr(plan.wgmma_refusal, why))
-        fail_msg("refused for \"%s\", not \"%s\"", plan.wgmma_refusal, why);
+    if (!strstr(plan.refusals[WA_ENGINE_WGMMA], why))
+        fail_msg("refused for \"%s\", not \"%s\"",
+                 plan.refusals[WA_ENGINE_WGMMA], why);
     assert_legal_backward(p, device, &plan, why);
 }
 

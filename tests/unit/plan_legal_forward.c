@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the kernels of the forward pass rely on. */
+#include "plan/family.h"
 #include "plan_legal.h"
 
 #include <string.h>
@@ -140,7 +141,7 @@ static const char *broken_wgmma(const wa_problem *p, const wa_device *device,
     const char *broken = NULL;
     REQUIRE(device->compute_capability == 90);
     REQUIRE(p->dtype != WINATTN_FP32);
-    REQUIRE(plan->wgmma_refusal[0] == 0);
+    REQUIRE(plan->refusals[WA_ENGINE_WGMMA][0] == 0);
     if (broken)
         return broken;
     return p->variant == WINATTN_SLIDING
@@ -177,7 +178,7 @@ void assert_legal(const wa_problem *p, const wa_device *device,
         REQUIRE(plan->step[WA_STEP_FORWARD].work_group == 1 &&
                 plan->step[WA_STEP_FORWARD].local_bytes == 0);
         REQUIRE(plan->schedule.groups == 0);
-    } else if (plan->is_wgmma) {
+    } else if (plan->family->engine > WA_ENGINE_MATRIX) {
         const char *of_wgmma = broken_wgmma(p, device, plan);
         broken = of_wgmma ? of_wgmma : broken;
     } else if (plan->tier == WINATTN_TIER_MATRIX) {

@@ -3,7 +3,8 @@
  * what their lanes have room for. */
 #include <string.h>
 
-#include "plan/matrix_tiling.h"
+#include "family/matrix_tiling.h"
+#include "kit/planned.h"
 #include "plan_groups.h"
 #include "plan_legal.h"
 #include "plan_made.h"
@@ -94,8 +95,8 @@ static void tf32_is_allowed(void **state)
                                    .subtile_keys = 64,
                                    .bias_cache = 1};
     wa_plan narrow, wide;
-    assert_true(wa_plan_matrix_shape(&half, h200, &shape, &narrow));
-    assert_true(wa_plan_matrix_shape(&p, h200, &shape, &wide));
+    assert_true(demand_matrix(&half, h200, &shape, &narrow));
+    assert_true(demand_matrix(&p, h200, &shape, &wide));
     assert_int_equal(wide.step[WA_STEP_FORWARD].local_bytes,
                      2 * narrow.step[WA_STEP_FORWARD].local_bytes);
 }

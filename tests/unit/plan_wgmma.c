@@ -3,6 +3,7 @@
  * and what a plan says where they are not. */
 #include <string.h>
 
+#include "plan/family.h"
 #include "plan_groups.h"
 #include "plan_legal.h"
 #include "plan_made.h"
@@ -23,8 +24,9 @@ static bool has_gradients(const wa_plan *plan)
     const char *rows = plan->step[WA_STEP_ROWS].kernel;
     const char *keys = plan->step[WA_STEP_KEYS].kernel;
     const bool of_rows = rows && strcmp(rows, ROWS_KERNEL) == 0;
-    assert_int_equal(of_rows, plan->is_wgmma);
-    assert_int_equal(strcmp(keys, KEYS_KERNEL) == 0, plan->is_wgmma);
+    assert_int_equal(of_rows, (plan->family->engine > WA_ENGINE_MATRIX));
+    assert_int_equal(strcmp(keys, KEYS_KERNEL) == 0,
+                     (plan->family->engine > WA_ENGINE_MATRIX));
     return of_rows;
 }
 
@@ -56,7 +58,7 @@ static void hopper_takes_them(void **state)
         assert_int_equal(step->block_rows, taken[i].block_rows);
         assert_int_equal(step->work_group, taken[i].work_group);
         assert_int_equal(plan.schedule.sharing_groups, h200->compute_units);
-        assert_int_equal(plan.wgmma_refusal[0], 0);
+        assert_int_equal(plan.refusals[WA_ENGINE_WGMMA][0], 0);
     }
 }
 
@@ -75,7 +77,8 @@ static void what_they_do_not_compute_is_said(void **state)
         const wa_problem p = problem_of(refused[i].problem);
         const wa_plan plan = plan_of(&p, h200);
         assert_string_not_equal(kernel_of(&plan), KERNEL);
-        assert_non_null(strstr(plan.wgmma_refusal, refused[i].why));
+        assert_non_null(
+            strstr(plan.refusals[WA_ENGINE_WGMMA], refused[i].why));
     }
     /* rows that are not 16 bytes apart, or whose elements are no neighbours */
     for (int axis = WA_HEAD; axis <= WA_COLUMN; axis++)
@@ -86,7 +89,8 @@ static void what_they_do_not_compute_is_said(void **state)
                 continue;
             const wa_plan plan = plan_of(&p, h200);
             assert_string_not_equal(kernel_of(&plan), KERNEL);
-            assert_non_null(strstr(plan.wgmma_refusal, "16 bytes"));
+            assert_non_null(
+                strstr(plan.refusals[WA_ENGINE_WGMMA], "16 bytes"));
         }
 }
 
@@ -100,7 +104,7 @@ static void others_have_none(void **state)
             continue;
         assert_int_equal(strcmp(kernel_of(&plan), KERNEL) == 0,
                          devices[i].compute_capability == 90);
-        assert_int_equal(plan.wgmma_refusal[0], 0);
+        assert_int_equal(plan.refusals[WA_ENGINE_WGMMA][0], 0);
     }
     /* later ones have other instructions; too little room */
     wa_device device = *device_named("H200");
@@ -111,25 +115,26 @@ static void others_have_none(void **state)
     device.local_bytes = 100000;
     plan = plan_of(&p, &device);
     assert_string_not_equal(kernel_of(&plan), KERNEL);
-    assert_non_null(strstr(plan.wgmma_refusal, "local memory"));
+    assert_non_null(strstr(plan.refusals[WA_ENGINE_WGMMA], "local memory"));
     device = *device_named("H200");
     device.max_work_group = 512;
     plan = plan_of(&p, &device);
     assert_string_not_equal(kernel_of(&plan), KERNEL);
-    assert_non_null(strstr(plan.wgmma_refusal, "work-groups"));
+    assert_non_null(strstr(plan.refusals[WA_ENGINE_WGMMA], "work-groups"));
 }
 
 /* Only they are excluded, and the plan says why. */
 static void a_failure_leaves_it_to_fragments(void **state)
 {
     const wa_problem p = problem_of(WINDOWED "dtype=fp16 dim=64");
-    const wa_exclusions failed = {.wgmma = "it was serialized"};
+    const wa_exclusions failed = {.reason[WA_ENGINE_WGMMA] =
+                                      "it was serialized"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_FORWARD, &failed);
     (void)state;
     assert_string_equal(kernel_of(&plan), "sliding_forward_matrix_mma");
     assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
-    assert_false(plan.is_wgmma);
+    assert_false((plan.family->engine > WA_ENGINE_MATRIX));
     assert_described(&plan, "wgmma not used: it was serialized\n");
 }
 
@@ -213,7 +218,7 @@ static void others_have_no_gradients(void **state)
 {
     const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
     const wa_problem wide = problem_of(GRADIENTS "dtype=fp16 dim=128");
-    const wa_exclusions none = {.wgmma = ""};
+    const wa_exclusions none = {.reason[WA_ENGINE_WGMMA] = ""};
     (void)state;
     for (size_t i = 0; i < made_up_count; i++) {
         wa_plan plan;
@@ -222,7 +227,7 @@ static void others_have_no_gradients(void **state)
             continue;
         assert_int_equal(has_gradients(&plan),
                          devices[i].compute_capability == 90);
-        assert_int_equal(plan.wgmma_refusal[0], 0);
+        assert_int_equal(plan.refusals[WA_ENGINE_WGMMA][0], 0);
     }
     wa_device device = *device_named("H200");
     device.compute_capability = 100;
@@ -249,7 +254,8 @@ static void others_have_no_gradients(void **state)
 static void failed_gradients_are_left_to_fragments(void **state)
 {
     const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
-    const wa_exclusions failed = {.wgmma = "it was serialized"};
+    const wa_exclusions failed = {.reason[WA_ENGINE_WGMMA] =
+                                      "it was serialized"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);
     (void)state;
@@ -266,15 +272,15 @@ static void failed_gradients_are_left_to_fragments(void **state)
 static void assert_maps(const wa_plan *plan, bool has_maps)
 {
     assert_true(has_gradients(plan));
-    assert_int_equal(plan->has_maps, has_maps);
+    assert_int_equal(plan->family->engine == WA_ENGINE_MAPS, has_maps);
     for (int i = WA_STEP_GIVEN; i <= WA_STEP_KEYS; i++)
         assert_int_equal(define_of(plan->step[i].defines, "TENSOR_MAPS"),
                          has_maps);
     for (int i = WA_STEP_ROWS; i <= WA_STEP_KEYS; i++) {
         const wa_step *maps = &plan->step[i];
         const wa_step *copies =
-            &plan->step[i == WA_STEP_ROWS ? WA_STEP_COPIED_ROWS
-                                          : WA_STEP_COPIED_KEYS];
+            &plan->step[i == WA_STEP_ROWS ? WA_STEP_UNALIGNED_ROWS
+                                          : WA_STEP_UNALIGNED_KEYS];
         assert_int_equal(copies->kernel != NULL, has_maps);
         if (!has_maps)
             continue;
@@ -309,7 +315,7 @@ static void maps_are_taken_where_they_hold_strides(void **state)
 static void failed_maps_are_left_to_copies(void **state)
 {
     const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
-    const wa_exclusions failed = {.maps = "it was wrong"};
+    const wa_exclusions failed = {.reason[WA_ENGINE_MAPS] = "it was wrong"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);
     (void)state;

@@ -3,6 +3,7 @@
  * they are taken, and what a plan says where they are not. */
 #include <string.h>
 
+#include "plan/family.h"
 #include "plan_groups.h"
 #include "plan_legal.h"
 #include "plan_made.h"
@@ -65,7 +66,8 @@ static void hopper_takes_them(void **state)
         const wa_step *step = &plan.step[WA_STEP_FORWARD];
         const wa_matrix_shape *shape = &plan.shape.matrix;
         if (strcmp(step->kernel, KERNEL) != 0)
-            fail_msg("%s: %s", taken[i].problem, plan.wgmma_refusal);
+            fail_msg("%s: %s", taken[i].problem,
+                     plan.refusals[WA_ENGINE_WGMMA]);
         if (step->block_rows != taken[i].block_rows ||
             step->block_keys != taken[i].block_keys ||
             shape->windows_per_group != taken[i].windows ||
@@ -73,7 +75,6 @@ static void hopper_takes_them(void **state)
             fail_msg("%s: %u:%u:%u:%u", taken[i].problem, step->block_rows,
                      step->block_keys, shape->windows_per_group,
                      shape->stages);
-        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
         assert_int_equal(define_of(step->defines, "STAGES"), shape->stages);
         assert_int_equal(define_of(step->defines, "WINDOWS_PER_GROUP"),
                          shape->windows_per_group);
@@ -114,9 +115,9 @@ static void what_they_do_not_compute_is_said(void **state)
         const wa_plan plan = plan_of(&p, h200);
         if (strcmp(kernel_of(&plan), KERNEL) == 0)
             fail_msg("%s: taken", refused[i].problem);
-        if (!strstr(plan.wgmma_refusal, refused[i].why))
+        if (!strstr(plan.refusals[WA_ENGINE_WGMMA], refused[i].why))
             fail_msg("%s: refused for \"%s\", not \"%s\"", refused[i].problem,
-                     plan.wgmma_refusal, refused[i].why);
+                     plan.refusals[WA_ENGINE_WGMMA], refused[i].why);
     }
 }
 
@@ -134,7 +135,8 @@ static void odd_strides_are_left_to_fragments(void **state)
             p.tensor[ids[i]].stride[axis] += 4;
             const wa_plan plan = plan_of(&p, h200);
             assert_string_equal(kernel_of(&plan), FRAGMENTS);
-            assert_non_null(strstr(plan.wgmma_refusal, "16 bytes"));
+            assert_non_null(
+                strstr(plan.refusals[WA_ENGINE_WGMMA], "16 bytes"));
         }
 }
 
@@ -148,7 +150,7 @@ static void others_have_none(void **state)
             continue;
         assert_int_equal(strcmp(kernel_of(&plan), KERNEL) == 0,
                          devices[i].compute_capability == 90);
-        assert_int_equal(plan.wgmma_refusal[0], 0);
+        assert_int_equal(plan.refusals[WA_ENGINE_WGMMA][0], 0);
     }
     wa_device device = *device_named("H200");
     device.compute_capability = 100;
@@ -158,12 +160,12 @@ static void others_have_none(void **state)
     device.local_bytes = 65536;
     plan = plan_of(&p, &device);
     assert_string_equal(kernel_of(&plan), FRAGMENTS);
-    assert_non_null(strstr(plan.wgmma_refusal, "local memory"));
+    assert_non_null(strstr(plan.refusals[WA_ENGINE_WGMMA], "local memory"));
     device = *device_named("H200");
     device.max_work_group = 639;
     plan = plan_of(&p, &device);
     assert_string_equal(kernel_of(&plan), FRAGMENTS);
-    assert_non_null(strstr(plan.wgmma_refusal, "work-groups"));
+    assert_non_null(strstr(plan.refusals[WA_ENGINE_WGMMA], "work-groups"));
 }
 
 /* With less local memory, other shapes of which all fits. */
@@ -176,7 +178,7 @@ static void shapes_fit(void **state)
     for (; device.local_bytes > 40000; device.local_bytes -= 5000) {
         const wa_plan plan = plan_of(&p, &device);
         assert_legal(&p, &device, &plan, "windows of 400 tokens");
-        was_taken |= plan.is_wgmma;
+        was_taken |= (plan.family->engine > WA_ENGINE_MATRIX);
     }
     assert_true(was_taken);
 }
@@ -184,12 +186,13 @@ static void shapes_fit(void **state)
 static void a_failure_leaves_them_to_fragments(void **state)
 {
     const wa_problem p = problem_of(V2 "queries=256");
-    const wa_exclusions failed = {.wgmma = "it was serialized"};
+    const wa_exclusions failed = {.reason[WA_ENGINE_WGMMA] =
+                                      "it was serialized"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_FORWARD, &failed);
     (void)state;
     assert_string_equal(kernel_of(&plan), FRAGMENTS);
-    assert_false(plan.is_wgmma);
+    assert_false((plan.family->engine > WA_ENGINE_MATRIX));
     assert_described(&plan, "wgmma not used: it was serialized\n");
 }
 

@@ -3,6 +3,7 @@
  * taken, and what a plan says where they are not. */
 #include <string.h>
 
+#include "plan/family.h"
 #include "plan_groups.h"
 #include "plan_legal.h"
 #include "plan_made.h"
@@ -17,7 +18,7 @@ static bool has_wgmma(const wa_plan *plan)
         first = plan->step[WA_STEP_KEYS].kernel;
     const bool has = strcmp(first, "window_rows_wgmma") == 0 ||
                      strcmp(first, "window_gradients_wgmma") == 0;
-    assert_int_equal(has, plan->is_wgmma);
+    assert_int_equal(has, (plan->family->engine > WA_ENGINE_MATRIX));
     return has;
 }
 
@@ -27,7 +28,7 @@ static wa_plan plan_taken(const wa_problem *p, const char *what)
     const wa_device *h200 = device_named("H200");
     const wa_plan plan = backward_plan_of(p, h200);
     if (!has_wgmma(&plan))
-        fail_msg("%s: %s", what, plan.wgmma_refusal);
+        fail_msg("%s: %s", what, plan.refusals[WA_ENGINE_WGMMA]);
     assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
     assert_legal_backward(p, h200, &plan, what);
     return plan;
@@ -137,7 +138,7 @@ static void others_have_none(void **state)
 {
     const wa_problem p =
         problem_of(WINDOWS "dtype=fp16 queries=256 bias=same");
-    const wa_exclusions none = {.wgmma = ""};
+    const wa_exclusions none = {.reason[WA_ENGINE_WGMMA] = ""};
     (void)state;
     for (size_t i = 0; i < made_up_count; i++) {
         wa_plan plan;
@@ -146,7 +147,7 @@ static void others_have_none(void **state)
             continue;
         assert_int_equal(has_wgmma(&plan),
                          devices[i].compute_capability == 90);
-        assert_int_equal(plan.wgmma_refusal[0], 0);
+        assert_int_equal(plan.refusals[WA_ENGINE_WGMMA][0], 0);
     }
     wa_device device = *device_named("H200");
     device.compute_capability = 100;
@@ -184,7 +185,8 @@ static void a_failure_leaves_them_to_fragments(void **state)
 {
     const wa_problem p =
         problem_of(WINDOWS "dtype=fp16 queries=256 bias=same");
-    const wa_exclusions failed = {.wgmma = "it was serialized"};
+    const wa_exclusions failed = {.reason[WA_ENGINE_WGMMA] =
+                                      "it was serialized"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);
     (void)state;

@@ -16,6 +16,7 @@
 #include "kit/asserts.h"
 #include "kit/devices.h"
 #include "launch/check.h"
+#include "plan/family.h"
 
 #include "../cl/common/args.h"
 
@@ -199,14 +200,14 @@ static void assert_gradients_launched(const wa_plan *plan,
 {
     for (int i = WA_STEP_STATISTICS; i < WA_STEPS; i++) {
         const bool copying =
-            i == WA_STEP_COPIED_ROWS || i == WA_STEP_COPIED_KEYS;
+            i == WA_STEP_UNALIGNED_ROWS || i == WA_STEP_UNALIGNED_KEYS;
         const bool boxes = i == WA_STEP_ROWS || i == WA_STEP_KEYS;
         bool idle = false;
         if (!plan->step[i].kernel || i == WA_STEP_SUM)
             continue;
         if (i == WA_STEP_STATISTICS)
             idle = is_given;
-        else if (plan->has_maps && (copying || boxes))
+        else if (plan->family->engine == WA_ENGINE_MAPS && (copying || boxes))
             idle = copying != copies;
         assert_int_equal(steps[i].groups == 0, idle);
     }

@@ -8,11 +8,11 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "family/matrix_tiling.h"
 #include "kit/asserts.h"
 #include "kit/devices.h"
+#include "kit/shapes.h"
 #include "launch/bias_table.h"
-#include "plan/matrix_tiling.h"
-#include "plan/planner.h"
 
 /* Of a plan of one pass; they take some 20 ms. */
 #define MOST_STEPS 1000000u
@@ -269,31 +269,7 @@ static void random_windows(void **state)
 
 /* ---- Visitors ---- */
 
-static void count_local(void *data, const wa_local_shape *shape, double cost)
-{
-    (void)shape;
-    assert_true(cost > 0);
-    ++*(uint64_t *)data;
-}
-
-static void count_matrix(void *data, const wa_matrix_shape *shape, double cost)
-{
-    (void)shape;
-    assert_true(cost > 0);
-    ++*(uint64_t *)data;
-}
-
-static void count_gradient(void *data, const wa_gradient_shape *shape,
-                           double cost)
-{
-    (void)shape;
-    assert_true(cost > 0);
-    ++*(uint64_t *)data;
-}
-
-static void count_matrix_gradient(void *data,
-                                  const wa_matrix_gradient_shape *shape,
-                                  double cost)
+static void count(void *data, const wa_tuned_shape *shape, double cost)
 {
     (void)shape;
     assert_true(cost > 0);
@@ -313,24 +289,19 @@ static void visits_are_steps(void **state)
     };
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
         wa_device device = *made_up_device("H200");
-        uint64_t steps[4], visits[4] = {0};
         wa_problem p;
         device.matrix_unit = wa_matrix_unit_of(&device);
         assert_int_equal(read_text(problems[i], 0, &p), WINATTN_SUCCESS);
-        steps[0] = wa_visit_local_shapes(&p, &device, count_local, &visits[0]);
-        steps[1] =
-            wa_visit_matrix_shapes(&p, &device, count_matrix, &visits[1]);
-        steps[2] =
-            wa_visit_gradient_shapes(&p, &device, count_gradient, &visits[2]);
-        steps[3] = wa_visit_matrix_gradient_shapes(
-            &p, &device, count_matrix_gradient, &visits[3]);
-        for (int n = 0; n < 4; n++) {
-            if (steps[n] > MOST_STEPS || visits[n] > steps[n])
+        for (int n = WA_LOCAL_FORWARD; n <= WA_MATRIX_BACKWARD; n++) {
+            uint64_t visits = 0;
+            const uint64_t steps =
+                visit_shapes((wa_tuned_kernel)n, &p, &device, count, &visits);
+            if (steps > MOST_STEPS || visits > steps)
                 fail_msg("%s, search %d: %llu visits, %llu steps", problems[i],
-                         n, (unsigned long long)visits[n],
-                         (unsigned long long)steps[n]);
+                         n, (unsigned long long)visits,
+                         (unsigned long long)steps);
             /* without a window that is too large all searches find some */
-            assert_true(visits[n] > 0 || i > 0);
+            assert_true(visits > 0 || i > 0);
         }
     }
 }

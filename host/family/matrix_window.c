@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes for cl/matrix/forward_matrix.cl: every legal one is scored, and the
  * cheapest wins. Those of the sliding variant are matrix_sliding.c's. */
-#include <stdio.h>
-#include <string.h>
-
+#include "base/text.h"
+#include "family/matrix_sliding.h"
+#include "family/matrix_tiling.h"
 #include "plan/defines.h"
-#include "plan/matrix_sliding.h"
-#include "plan/matrix_tiling.h"
-#include "plan/planner.h"
-#include "plan/tuning.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
@@ -16,12 +12,11 @@
 #define MOST_OWN_SCORE_BIAS 32u
 
 static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
-                            const wa_matrix_shape *s,
-                            const wa_matrix_tiling *t)
+                            const wa_matrix_shape *s)
 {
-    return problem->variant == WINATTN_SLIDING
-               ? wa_sliding_local_bytes(problem, device, s)
-               : wa_matrix_local_bytes(problem, device, s, t, WA_FORWARD, 1);
+    const wa_matrix_tiling t =
+        wa_matrix_tiling_of(problem, device->matrix_unit, s);
+    return wa_matrix_local_bytes(problem, device, s, &t, WA_FORWARD, 1);
 }
 
 /* NULL if kernel and device allow the shape, else why not. */
@@ -32,8 +27,6 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     const char *why = wa_matrix_refusal(problem, device, s);
     if (why)
         return why;
-    if (problem->variant == WINATTN_SLIDING)
-        return wa_sliding_shape_refusal(problem, device, s);
     if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
         MASK_FOLLOWS_GRID(problem->mask))
         return "registers or regions serve better where shift boundaries are "
@@ -48,47 +41,43 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     if (problem->head_dim > 64 &&
         s->waves_per_window * s->windows_per_group * unit->wave > 256)
         return "sums of so many channels leave work-groups too few registers";
-    if (local_bytes(problem, device, s, &t) > device->local_bytes)
+    if (local_bytes(problem, device, s) > device->local_bytes)
         return "local memory of the device is too small";
     return NULL;
 }
 
-static bool refuse(wa_plan *plan, const char *why)
+void wa_take_matrix_forward(const wa_problem *problem, const wa_device *device,
+                            const wa_matrix_shape *shape, const char *kernel,
+                            uint64_t bytes, wa_plan *plan)
 {
-    snprintf(plan->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s", why);
-    return false;
-}
-
-bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
-                          const wa_matrix_shape *shape, wa_plan *plan)
-{
-    const char *why = wa_matrix_impossible(problem, device, WA_FORWARD);
-    if (!why)
-        why = refusal(problem, device, shape);
-    if (why)
-        return refuse(plan, why);
-    const wa_matrix_tiling t =
-        wa_matrix_tiling_of(problem, device->matrix_unit, shape);
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    plan->tier = WINATTN_TIER_MATRIX;
-    step->kernel = problem->variant == WINATTN_SLIDING
-                       ? device->matrix_unit->sliding_forward_kernel
-                       : device->matrix_unit->forward_kernel;
+    step->kernel = kernel;
     plan->shape.matrix = *shape;
     step->block_rows = shape->block_rows;
     step->block_keys = shape->block_keys;
-    step->local_bytes = (uint32_t)local_bytes(problem, device, shape, &t);
+    step->local_bytes = (uint32_t)bytes;
     plan->schedule.work_tiles_per_group = shape->windows_per_group;
     step->work_group = shape->waves_per_window * shape->windows_per_group *
                        device->matrix_unit->wave;
-    plan->access_elements = wa_matrix_access_elements(problem);
-    plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
+    wa_set_matrix_access(problem, plan);
     plan->schedule.resident = wa_matrix_resident(device, step->local_bytes);
-    plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
-    return true;
 }
 
-/* ---- The search ---- */
+static const char *take(const wa_problem *problem, const wa_device *device,
+                        const wa_tuned_shape *demanded, wa_plan *plan)
+{
+    const wa_matrix_shape *shape = &demanded->matrix_forward;
+    const char *why = wa_matrix_impossible(problem, device, WA_FORWARD);
+    if (!why)
+        why = refusal(problem, device, shape);
+    if (!why)
+        wa_take_matrix_forward(problem, device, shape,
+                               device->matrix_unit->forward_kernel,
+                               local_bytes(problem, device, shape), plan);
+    return why;
+}
+
+/* ---- All shapes ---- */
 
 /* Tiles of keys of a pass: as many as registers hold; of large windows no more
  * than were seen to pay (256 tokens: passes of 32 keys 390 us, of 64 398, of
@@ -104,7 +93,7 @@ static uint32_t tiles_per_subtile(const wa_problem *problem,
                                   const wa_matrix_tiling *t)
 {
     const bool loads_score_bias = device->vendor == WA_VENDOR_NVIDIA &&
-                                  wa_matrix_has_score_bias(problem) &&
+                                  wa_problem_has_score_bias(problem) &&
                                   s->bias_cache == WA_BIAS_CACHE_NONE;
     const uint32_t budget = wa_matrix_most_sums(
         problem, device, s->waves_per_window * s->windows_per_group);
@@ -158,7 +147,7 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
         cost *= 1.3;
     /* one wave does one tile of a window at a time */
     cost *= 1.0 + 0.05 * (t.wave_turns - 1);
-    if (wa_matrix_has_score_bias(problem) &&
+    if (wa_problem_has_score_bias(problem) &&
         s->bias_cache == WA_BIAS_CACHE_NONE)
         cost *= 1.4;
     /* in local memory a sum is fp32, and slower to read than a bias */
@@ -170,15 +159,7 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     return cost * (1.0 + 8.0 / waves);
 }
 
-typedef struct search {
-    const wa_problem *problem;
-    const wa_device *device;
-    wa_matrix_visitor *visit;
-    void *data;
-    uint64_t visited;
-} search;
-
-static void try_shape(search *find, wa_matrix_shape s)
+static void try_shape(wa_search *find, wa_matrix_shape s)
 {
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
@@ -190,12 +171,14 @@ static void try_shape(search *find, wa_matrix_shape s)
         return;
     s.subtile_keys =
         tiles_per_subtile(problem, device, &s, &t) * device->matrix_unit->tile;
-    if (!refusal(problem, device, &s))
-        find->visit(find->data, &s, cost_of(problem, device, &s));
+    if (!refusal(problem, device, &s)) {
+        const wa_tuned_shape shape = {.matrix_forward = s};
+        find->visit(find->data, &shape, cost_of(problem, device, &s));
+    }
 }
 
 /* Is there room for the rows and keys of all teams and stages? */
-static bool has_room(search *find, const wa_matrix_shape *s)
+static bool has_room(wa_search *find, const wa_matrix_shape *s)
 {
     find->visited++;
     return wa_matrix_may_fit(find->problem, find->device, s, WA_FORWARD, 1);
@@ -203,13 +186,13 @@ static bool has_room(search *find, const wa_matrix_shape *s)
 
 /* All ways to compute blocks of `tiles` tiles of rows in a team of `waves` or
  * more. Without asynchronous copies neither a ring nor several teams pay. */
-static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles,
+static void try_teams(wa_search *find, wa_matrix_shape s, uint32_t tiles,
                       uint32_t waves)
 {
     const bool async = find->device->matrix_unit->copies_async;
     const uint32_t most_stages = async ? WA_MATRIX_MOST_STAGES : 1;
     const uint32_t most_bias_cache = wa_matrix_has_regions(find->problem) ? 3
-                                     : wa_matrix_has_score_bias(find->problem)
+                                     : wa_problem_has_score_bias(find->problem)
                                          ? 2
                                          : 0;
     for (s.waves_per_window = waves;
@@ -228,7 +211,7 @@ static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles,
 
 /* Blocks of so many tiles of rows, with all keys or with parts of them: then
  * the softmax streams, for which each tile of rows has a wave of its own. */
-static void visit_keys(search *find, uint32_t rows)
+static void visit_keys(wa_search *find, uint32_t rows)
 {
     const wa_problem *problem = find->problem;
     const wa_matrix_unit *unit = find->device->matrix_unit;
@@ -250,78 +233,42 @@ static void visit_keys(search *find, uint32_t rows)
     }
 }
 
-uint64_t wa_visit_matrix_shapes(const wa_problem *problem,
-                                const wa_device *device,
-                                wa_matrix_visitor *visit, void *data)
+static void visit(wa_search *find)
 {
-    if (problem->variant == WINATTN_SLIDING)
-        return wa_visit_sliding_shapes(problem, device, visit, data);
-    const uint32_t all =
-        wa_ceil_div(problem->queries, device->matrix_unit->queries);
-    search find = {problem, device, visit, data, 0};
-    const uint32_t most = wa_matrix_most_row_tiles(problem, device);
+    const uint32_t all = wa_ceil_div(find->problem->queries,
+                                     find->device->matrix_unit->queries);
+    const uint32_t most =
+        wa_matrix_most_row_tiles(find->problem, find->device);
     for (uint32_t rows = wa_even_size(all, most); rows > 0;
          rows = wa_even_size(all, rows - 1))
-        visit_keys(&find, rows);
-    return find.visited;
+        visit_keys(find, rows);
 }
 
-typedef struct best_shape {
-    double cost; /* 0: none yet */
-    wa_matrix_shape shape;
-} best_shape;
-
-static void keep_best(void *data, const wa_matrix_shape *shape, double cost)
+void wa_explain_matrix_forward(const wa_problem *problem,
+                               const wa_device *device,
+                               const wa_tuned_shape *shape, char *reason)
 {
-    best_shape *best = data;
-    if (best->cost == 0 || cost < best->cost) {
-        best->cost = cost;
-        best->shape = *shape;
-    }
+    wa_append(reason, WA_REASON_SIZE, "scores in registers of the %s unit%s%s",
+              device->matrix_unit->name,
+              problem->dtype == WINATTN_FP32 ? " in TF32" : "",
+              wa_matrix_bias_place(problem, shape->matrix_forward.bias_cache));
 }
 
-static bool take_tuned(const wa_problem *problem, const wa_device *device,
-                       wa_plan *plan)
+static void add_options(const wa_problem *problem, const wa_device *device,
+                        const wa_plan *plan, char *text, size_t size)
 {
-    wa_tuned tuned;
-    for (size_t i = 0;
-         wa_find_tuned(WA_MATRIX_FORWARD, problem, device, i, &tuned); i++) {
-        plan->tuned = wa_plan_matrix_shape(problem, device,
-                                           &tuned.shape.matrix_forward, plan);
-        wa_note_untuned(plan->untuned, WINATTN_TIER_MATRIX,
-                        plan->refusals[WINATTN_TIER_MATRIX]);
-        snprintf(plan->reason, sizeof plan->reason, "%s", tuned.reason);
-        if (plan->tuned)
-            return true;
-    }
-    return false;
+    (void)problem;
+    wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
+                     plan->schedule.persistent_multi_block);
+    wa_append_matrix_shape(&plan->shape.matrix, device, text, size);
 }
 
-bool wa_plan_matrix_forward(const wa_problem *problem, const wa_device *device,
-                            wa_plan *plan)
-{
-    if (wa_plan_wgmma_sliding(problem, device, plan) ||
-        wa_plan_wgmma_window(problem, device, plan))
-        return true;
-    const char *why = wa_matrix_unwanted(problem, device, WA_FORWARD);
-    if (why)
-        return refuse(plan, why);
-    if (take_tuned(problem, device, plan))
-        return true;
-    best_shape best = {.cost = 0};
-    plan->visited += wa_visit_matrix_shapes(problem, device, keep_best, &best);
-    if (best.cost == 0)
-        return refuse(plan, "no shape fits the device's local memory");
-    const uint32_t kept = best.shape.bias_cache;
-    snprintf(plan->reason, sizeof plan->reason,
-             "scores in registers of the %s unit%s%s",
-             device->matrix_unit->name,
-             problem->dtype == WINATTN_FP32 ? " in TF32" : "",
-             !wa_matrix_has_score_bias(problem) ? ""
-             : kept == WA_BIAS_CACHE_REGISTERS  ? ", bias and mask too"
-             : kept == WA_BIAS_CACHE_LOCAL ? ", bias and mask in local memory"
-             : kept == WA_BIAS_CACHE_LOCAL_AND_REGIONS
-                 ? ", bias and regions in local memory"
-                 : ", bias and mask from global memory");
-    return wa_plan_matrix_shape(problem, device, &best.shape, plan);
-}
+const wa_family wa_matrix_window = {.engine = WA_ENGINE_MATRIX,
+                                    .pass = WA_FORWARD,
+                                    .tuned = WA_MATRIX_FORWARD,
+                                    .refusal = wa_matrix_unwanted,
+                                    .visit = {visit},
+                                    .say_none = wa_matrix_say_none,
+                                    .explain = wa_explain_matrix_forward,
+                                    .take = take,
+                                    .add_options = add_options};

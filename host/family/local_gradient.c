@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/local_gradient.h"
+#include "family/local_gradient.h"
 
 #include "plan/planner.h"
 #include "plan/schedule.h"

@@ -4,7 +4,7 @@
 #ifndef WINATTN_LOCAL_GRADIENT_H
 #define WINATTN_LOCAL_GRADIENT_H
 
-#include "plan/plan.h"
+#include "plan/family.h"
 
 /* Which of the kernels: one that makes everything, or one of those that share
  * it. */
@@ -73,5 +73,19 @@ const char *wa_gradient_refusal(const wa_problem *problem,
 double wa_gradient_cost(const wa_problem *problem, const wa_device *device,
                         wa_gradient_part which, const wa_gradient_shape *s,
                         const wa_gradient_tiling *t);
+
+/* Asks for vector accesses of a plan's steps, WIDE of cl/local/token_rows.cl.
+ * (local_backward.c) */
+void wa_local_require_access(const wa_problem *problem, uint32_t stage_dims,
+                             wa_plan *plan);
+
+/* Does the local memory suffice for rows, keys of a stage and scores? Most
+ * blocks of a large window are left here, whatever else their shapes are; so
+ * is the kernel that needs all keys. (local_forward.c) */
+bool wa_local_may_fit(const wa_device *device, uint32_t rows, uint32_t keys,
+                      uint32_t stage_keys, uint32_t stage_dims);
+
+/* Of both passes' families, see wa_family. (local_forward.c) */
+void wa_local_say_none(const wa_device *device, bool fits, char *why);
 
 #endif

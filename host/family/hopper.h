@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What all kernels of cl/hopper/ ask of a device and of tensors. */
-#ifndef WINATTN_WGMMA_H
-#define WINATTN_WGMMA_H
+#ifndef WINATTN_HOPPER_H
+#define WINATTN_HOPPER_H
 
-#include "plan/plan.h"
+#include "plan/family.h"
 
 /* Does the device have these instructions, and may they be taken? */
 bool wa_has_wgmma(const wa_device *device);
@@ -15,10 +15,10 @@ bool wa_wgmma_copies(const wa_problem *problem, wa_pass pass);
  * memory is bounded? True without a table. */
 bool wa_wgmma_table_is_small(const wa_problem *problem);
 
-/* Leaves in the plan why it has none of these kernels, and returns false. */
-bool wa_refuse_wgmma(wa_plan *plan, const char *why);
+/* Their wa_family.speed: an H200 showed 190 in the sliding variant. */
+#define WA_WGMMA_SPEED 64.0
 
-/* The plan is one of these kernels, which read and write 16 bytes at once. */
-void wa_take_wgmma(wa_plan *plan);
+/* They read and write 16 bytes at once. */
+void wa_set_wgmma_access(wa_plan *plan);
 
 #endif

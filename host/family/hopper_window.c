@@ -6,9 +6,8 @@
 #include <stdio.h>
 
 #include "device/matrix_unit.h"
+#include "family/hopper.h"
 #include "plan/defines.h"
-#include "plan/planner.h"
-#include "plan/wgmma.h"
 
 /* the first says what the second would */
 #include "../cl/hopper/window_extents.h"
@@ -54,8 +53,11 @@ static bool pays(const wa_problem *problem, uint32_t tokens)
 }
 
 /* NULL if the kernel computes the problem, else why not. */
-static const char *problem_refusal(const wa_problem *problem)
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           wa_pass pass)
 {
+    if (!wa_has_wgmma(device))
+        return "";
     if (problem->dtype == WINATTN_FP32)
         return "fp32 would be rounded";
     if (wa_problem_padding(problem) != 0)
@@ -78,7 +80,7 @@ static const char *problem_refusal(const wa_problem *problem)
         return "windows of so few tokens are faster on fragments";
     if (!wa_wgmma_table_is_small(problem))
         return "it knows no tables of more entries than pairs";
-    if (!wa_wgmma_copies(problem, WA_FORWARD))
+    if (!wa_wgmma_copies(problem, pass))
         return "rows are not copied in 16 bytes";
     return NULL;
 }
@@ -280,19 +282,16 @@ static const char *find_shape(const wa_problem *problem,
 
 /* ---- The plan ---- */
 
-bool wa_plan_wgmma_window(const wa_problem *problem, const wa_device *device,
-                          wa_plan *plan)
+static const char *take(const wa_problem *problem, const wa_device *device,
+                        const wa_tuned_shape *none, wa_plan *plan)
 {
     window_shape s;
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    if (problem->variant == WINATTN_SLIDING || !wa_has_wgmma(device))
-        return false;
-    const char *why = problem_refusal(problem);
-    if (!why)
-        why = find_shape(problem, device, &s);
+    const char *why = find_shape(problem, device, &s);
+    (void)none;
     if (why)
-        return wa_refuse_wgmma(plan, why);
-    wa_take_wgmma(plan);
+        return why;
+    wa_set_wgmma_access(plan);
     plan->shape.matrix.stages = s.stages;
     plan->shape.matrix.windows_per_group = s.windows;
     step->kernel = "window_forward_wgmma";
@@ -311,5 +310,25 @@ bool wa_plan_wgmma_window(const wa_problem *problem, const wa_device *device,
              work_items(problem, &s) > (warpgroups(&s) + 1) * WARPGROUP
                  ? "two that fetch"
                  : "one that fetches");
-    return true;
+    return NULL;
 }
+
+static void add_options(const wa_problem *problem, const wa_device *device,
+                        const wa_plan *plan, char *text, size_t size)
+{
+    (void)problem;
+    wa_append_switch(text, size, WA_SWITCH(STAGES), plan->shape.matrix.stages);
+    wa_append_switch(text, size, WA_SWITCH(WINDOWS_PER_GROUP),
+                     plan->shape.matrix.windows_per_group);
+    wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
+                     plan->schedule.persistent_multi_block);
+    wa_append_matrix_unit_options(device, text, size);
+}
+
+const wa_family wa_hopper_window = {.engine = WA_ENGINE_WGMMA,
+                                    .pass = WA_FORWARD,
+                                    .tuned = WA_TUNED_KERNELS,
+                                    .speed = WA_WGMMA_SPEED,
+                                    .refusal = refusal,
+                                    .take = take,
+                                    .add_options = add_options};

@@ -5,11 +5,11 @@
 #include <stdio.h>
 
 #include "device/matrix_unit.h"
+#include "family/hopper.h"
+#include "family/matrix_sliding.h"
 #include "plan/defines.h"
-#include "plan/matrix_sliding.h"
-#include "plan/planner.h"
-#include "plan/wgmma.h"
 
+#include "../cl/common/args.h"
 #include "../cl/hopper/warpgroup_extents.h"
 
 #define CHANNEL_STEP 16u
@@ -43,11 +43,6 @@ static const char *device_refusal(const wa_device *device, uint32_t BLOCK_ROWS,
 
 static uint32_t work_items(uint32_t BLOCK_ROWS) { return WORK_ITEMS; }
 
-static bool is_open(const wa_problem *problem, const wa_device *device)
-{
-    return problem->variant == WINATTN_SLIDING && wa_has_wgmma(device);
-}
-
 /* ---- The forward pass ---- */
 
 typedef struct wgmma_shape {
@@ -71,25 +66,19 @@ static uint32_t forward_bytes(uint32_t HEAD_DIM, wgmma_shape shape)
     return WGMMA_LOCAL_BYTES;
 }
 
-bool wa_plan_wgmma_sliding(const wa_problem *problem, const wa_device *device,
-                           wa_plan *plan)
+static const char *take_forward(const wa_problem *problem,
+                                const wa_device *device,
+                                const wa_tuned_shape *none, wa_plan *plan)
 {
-    if (!is_open(problem, device))
-        return false;
     const wgmma_shape shape = forward_shape(problem->head_dim);
-    const uint32_t bytes = forward_bytes(problem->head_dim, shape);
-    const char *why = problem_refusal(problem, WA_FORWARD);
-    if (!why)
-        why = device_refusal(device, shape.block_rows, bytes);
-    if (why)
-        return wa_refuse_wgmma(plan, why);
+    (void)none;
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    wa_take_wgmma(plan);
+    wa_set_wgmma_access(plan);
     plan->shape.matrix.stages = shape.stages;
     step->kernel = "sliding_forward_wgmma";
     step->block_rows = shape.block_rows;
     step->block_keys = TILE_KEYS;
-    step->local_bytes = bytes;
+    step->local_bytes = forward_bytes(problem->head_dim, shape);
     step->work_group = work_items(shape.block_rows);
     plan->schedule.work_tiles_per_group = 1;
     plan->schedule.sharing_groups =
@@ -98,7 +87,15 @@ bool wa_plan_wgmma_sliding(const wa_problem *problem, const wa_device *device,
              "wgmma: %u warpgroups with scores in registers, and one that "
              "fetches keys and values",
              shape.block_rows / WARPGROUP_ROWS);
-    return true;
+    return NULL;
+}
+
+static void add_options(const wa_problem *problem, const wa_device *device,
+                        const wa_plan *plan, char *text, size_t size)
+{
+    (void)problem;
+    wa_append_switch(text, size, WA_SWITCH(STAGES), plan->shape.matrix.stages);
+    wa_append_matrix_unit_options(device, text, size);
 }
 
 /* ---- The backward pass ---- */
@@ -145,19 +142,12 @@ static bool maps_hold(const wa_problem *problem)
     return true;
 }
 
-static void set_step(const wa_problem *problem, const wa_device *device,
-                     const char *kernel, wgmma_shape shape, uint32_t bytes,
-                     bool has_maps, wa_step *step)
+static void add_switches(const wa_device *device, uint32_t stages,
+                         bool has_maps, wa_step *step)
 {
     char *text = step->defines;
     const size_t size = sizeof step->defines;
-    step->kernel = kernel;
-    step->work_group = work_items(shape.block_rows);
-    step->local_bytes = bytes;
-    text[0] = 0;
-    wa_append_problem(problem, device, step->block_rows, step->block_keys,
-                      text, size);
-    wa_append_switch(text, size, WA_SWITCH(STAGES), shape.stages);
+    wa_append_switch(text, size, WA_SWITCH(STAGES), stages);
     wa_append_switch(text, size, WA_SWITCH(TENSOR_MAPS), has_maps);
     wa_append_matrix_unit_options(device, text, size);
 }
@@ -167,43 +157,68 @@ static void set_steps(const wa_problem *problem, const wa_device *device,
                       wa_step *first, wa_step *last)
 {
     const uint32_t dim = problem->head_dim;
-    first->block_rows = rows.block_rows;
-    first->block_keys = TILE_KEYS;
-    set_step(problem, device, "sliding_rows_wgmma", rows,
-             rows_bytes(dim, rows), has_maps, first);
-    last->block_rows = TILE_KEYS;
-    last->block_keys = keys.block_rows;
-    set_step(problem, device, "sliding_keys_wgmma", keys,
-             keys_bytes(dim, keys), has_maps, last);
+    wa_begin_step(problem, device, "sliding_rows_wgmma", rows.block_rows,
+                  TILE_KEYS, work_items(rows.block_rows),
+                  rows_bytes(dim, rows), first);
+    add_switches(device, rows.stages, has_maps, first);
+    wa_begin_step(problem, device, "sliding_keys_wgmma", TILE_KEYS,
+                  keys.block_rows, work_items(keys.block_rows),
+                  keys_bytes(dim, keys), last);
+    add_switches(device, keys.stages, has_maps, last);
 }
 
-bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
-                                    const wa_device *device, wa_plan *plan)
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           wa_pass pass)
 {
+    const uint32_t dim = problem->head_dim;
+    const wgmma_shape forward = forward_shape(dim);
+    const wgmma_shape rows = rows_shape(dim), keys = keys_shape(dim);
+    if (!wa_has_wgmma(device))
+        return "";
+    const char *why = problem_refusal(problem, pass);
+    if (why)
+        return why;
+    if (pass == WA_FORWARD)
+        return device_refusal(device, forward.block_rows,
+                              forward_bytes(dim, forward));
+    why = device_refusal(device, rows.block_rows, rows_bytes(dim, rows));
+    return why ? why
+               : device_refusal(device, keys.block_rows,
+                                keys_bytes(dim, keys));
+}
+
+/* Where maps do not serve, copies may. */
+static const char *maps_refusal(const wa_problem *problem,
+                                const wa_device *device, wa_pass pass)
+{
+    return refusal(problem, device, pass) || !maps_hold(problem) ? "" : NULL;
+}
+
+static void say_none(const wa_device *device, bool fits, char *why)
+{
+    (void)device, (void)fits;
+    snprintf(why, WA_REASON_SIZE,
+             "no kernel on fragments makes statistics of its rows");
+}
+
+/* statistics: the shape of the kernel that makes them. */
+static const char *take_gradients(const wa_problem *problem,
+                                  const wa_device *device,
+                                  const wa_tuned_shape *statistics,
+                                  wa_plan *plan)
+{
+    const bool has_maps = plan->family->engine == WA_ENGINE_MAPS;
     const uint32_t dim = problem->head_dim;
     const wgmma_shape rows = rows_shape(dim), keys = keys_shape(dim);
     wa_schedule *s = &plan->schedule;
-    if (!is_open(problem, device))
-        return false;
-    const char *why = problem_refusal(problem, WA_BACKWARD);
-    if (!why)
-        why = device_refusal(device, rows.block_rows, rows_bytes(dim, rows));
-    if (!why)
-        why = device_refusal(device, keys.block_rows, keys_bytes(dim, keys));
-    plan->has_maps = !device->lacks_maps && maps_hold(problem);
-    if (!why && !wa_take_sliding_statistics(problem, device, plan))
-        why = "no kernel on fragments makes statistics of its rows";
-    if (why) {
-        plan->has_maps = false;
-        return wa_refuse_wgmma(plan, why);
-    }
-    set_steps(problem, device, rows, keys, plan->has_maps,
-              &plan->step[WA_STEP_ROWS], &plan->step[WA_STEP_KEYS]);
-    if (plan->has_maps)
+    wa_take_sliding_statistics(problem, device, statistics, has_maps, plan);
+    set_steps(problem, device, rows, keys, has_maps, &plan->step[WA_STEP_ROWS],
+              &plan->step[WA_STEP_KEYS]);
+    if (has_maps)
         set_steps(problem, device, rows, keys, false,
-                  &plan->step[WA_STEP_COPIED_ROWS],
-                  &plan->step[WA_STEP_COPIED_KEYS]);
-    wa_take_wgmma(plan);
+                  &plan->step[WA_STEP_UNALIGNED_ROWS],
+                  &plan->step[WA_STEP_UNALIGNED_KEYS]);
+    wa_set_wgmma_access(plan);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, rows.block_rows);
     s->key_blocks = wa_ceil_div(problem->keys, keys.block_rows);
@@ -216,5 +231,34 @@ bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
         "wgmma: rows and keys in kernels of their own, %u and %u warpgroups "
         "with scores in registers, and one that fetches",
         rows.block_rows / WARPGROUP_ROWS, keys.block_rows / WARPGROUP_ROWS);
-    return true;
+    return NULL;
 }
+
+const wa_family wa_hopper_sliding = {.engine = WA_ENGINE_WGMMA,
+                                     .pass = WA_FORWARD,
+                                     .slides = true,
+                                     .tuned = WA_TUNED_KERNELS,
+                                     .speed = WA_WGMMA_SPEED,
+                                     .refusal = refusal,
+                                     .take = take_forward,
+                                     .add_options = add_options};
+
+const wa_family wa_hopper_sliding_maps = {.engine = WA_ENGINE_MAPS,
+                                          .pass = WA_BACKWARD,
+                                          .slides = true,
+                                          .tuned = WA_TUNED_KERNELS,
+                                          .speed = WA_WGMMA_SPEED,
+                                          .own_bytes = SLIDING_MAP_ROOM,
+                                          .refusal = maps_refusal,
+                                          .visit = {wa_visit_sliding_rows},
+                                          .take = take_gradients};
+
+const wa_family wa_hopper_sliding_pair = {.engine = WA_ENGINE_WGMMA,
+                                          .pass = WA_BACKWARD,
+                                          .slides = true,
+                                          .tuned = WA_TUNED_KERNELS,
+                                          .speed = WA_WGMMA_SPEED,
+                                          .refusal = refusal,
+                                          .visit = {wa_visit_sliding_rows},
+                                          .say_none = say_none,
+                                          .take = take_gradients};

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes for cl/matrix/backward_rows_matrix.cl and
  * cl/matrix/backward_keys_matrix.cl, which share the work of a gradient. Those
- * of either kernel are scored, and the cheapest of each make the cheapest
- * pair. */
-#include <stdio.h>
-
-#include "base/text.h"
+ * of either kernel have costs, whose sum is the pair's. */
+#include "family/matrix_tiling.h"
 #include "plan/defines.h"
-#include "plan/matrix_tiling.h"
-#include "plan/planner.h"
 
 #include "../cl/common/args.h"
 
@@ -39,26 +34,11 @@ typedef struct side {
 static side rows_side(const wa_problem *problem, const wa_device *device,
                       const wa_matrix_gradient_shape *s)
 {
-    side rows = {.problem = problem,
-                 .shape = {.block_rows = s->block_rows,
-                           .block_keys = s->block_keys,
-                           .waves_per_window = s->waves_per_window,
-                           .windows_per_group = s->windows_per_group,
-                           .stages = s->stages,
-                           .subtile_keys = s->subtile_keys,
-                           .bias_cache = s->bias_cache}};
+    side rows = {.problem = problem, .shape = wa_matrix_rows_of(s)};
     if (s->block_rows && s->block_keys && s->waves_per_window)
         rows.tiling =
             wa_matrix_tiling_of(problem, device->matrix_unit, &rows.shape);
     return rows;
-}
-
-static wa_problem transpose(const wa_problem *problem)
-{
-    wa_problem transposed = *problem;
-    transposed.queries = problem->keys;
-    transposed.keys = problem->queries;
-    return transposed;
 }
 
 /* transposed: the problem, turned. */
@@ -241,30 +221,7 @@ static const char *keys_refusal(const side *s, const wa_device *device)
     return too_large(keys_bytes(s, device), device);
 }
 
-const char *wa_matrix_pair_refusal(const wa_problem *problem,
-                                   const wa_device *device,
-                                   const wa_matrix_gradient_shape *shape)
-{
-    const wa_problem transposed = transpose(problem);
-    const side rows = rows_side(problem, device, shape);
-    const side keys = keys_side(&transposed, device, &shape->keys);
-    const char *why = rows_refusal(&rows, device, shape->keeps_dbias);
-    return why ? why : keys_refusal(&keys, device);
-}
-
 /* ---- The plan ---- */
-
-static void set_kernel(const side *s, const wa_device *device,
-                       const char *name, uint64_t bytes, wa_step *kernel)
-{
-    kernel->kernel = name;
-    kernel->work_group = s->shape.waves_per_window *
-                         s->shape.windows_per_group *
-                         device->matrix_unit->wave;
-    kernel->local_bytes = (uint32_t)bytes;
-    wa_append_matrix_shape(&s->shape, device, kernel->defines,
-                           sizeof kernel->defines);
-}
 
 /* Those that start together. */
 static uint32_t groups_of(const wa_device *device, const wa_step *kernel)
@@ -273,37 +230,31 @@ static uint32_t groups_of(const wa_device *device, const wa_step *kernel)
            wa_matrix_resident(device, kernel->local_bytes);
 }
 
-void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
-                         const wa_matrix_gradient_shape *shape, wa_plan *plan)
+static void set_plan(const wa_device *device,
+                     const wa_matrix_gradient_shape *shape, const side *rows,
+                     const side *keys, wa_plan *plan)
 {
-    const wa_problem transposed = transpose(problem);
-    const side rows = rows_side(problem, device, shape);
-    const side keys = keys_side(&transposed, device, &shape->keys);
+    const wa_problem *problem = rows->problem;
+    const wa_matrix_unit *unit = device->matrix_unit;
     wa_step *first = &plan->step[WA_STEP_ROWS];
     wa_step *last = &plan->step[WA_STEP_KEYS];
-    first->block_rows = shape->block_rows;
-    first->block_keys = shape->block_keys;
-    last->block_rows = shape->keys.block_rows;
-    last->block_keys = shape->keys.block_keys;
-    for (int i = WA_STEP_ROWS; i <= WA_STEP_KEYS; i++) {
-        wa_step *kernel = &plan->step[i];
-        kernel->defines[0] = 0;
-        wa_append_problem(problem, device, kernel->block_rows,
-                          kernel->block_keys, kernel->defines,
-                          sizeof kernel->defines);
-    }
-    wa_append_switch(first->defines, sizeof first->defines,
-                     WA_SWITCH(ROW_PLANES),
-                     row_planes(&rows, device->matrix_unit));
-    wa_append_switch(first->defines, sizeof first->defines,
-                     WA_SWITCH(KEEPS_DBIAS), shape->keeps_dbias);
-    set_kernel(&rows, device, device->matrix_unit->rows_kernel,
-               rows_bytes(&rows, device, shape->keeps_dbias), first);
-    plan->schedule.key_parts = splits_dk_dv(&keys, device) ? 2 : 1;
-    wa_append_switch(last->defines, sizeof last->defines,
-                     WA_SWITCH(SPLIT_DK_DV), plan->schedule.key_parts - 1);
-    set_kernel(&keys, device, device->matrix_unit->keys_kernel,
-               keys_bytes(&keys, device), last);
+    const size_t size = sizeof first->defines;
+    wa_begin_step(problem, device, unit->rows_kernel, shape->block_rows,
+                  shape->block_keys, (uint32_t)waves_of(rows) * unit->wave,
+                  rows_bytes(rows, device, shape->keeps_dbias), first);
+    wa_append_switch(first->defines, size, WA_SWITCH(ROW_PLANES),
+                     row_planes(rows, unit));
+    wa_append_switch(first->defines, size, WA_SWITCH(KEEPS_DBIAS),
+                     shape->keeps_dbias);
+    wa_append_matrix_shape(&rows->shape, device, first->defines, size);
+    wa_begin_step(problem, device, unit->keys_kernel, shape->keys.block_rows,
+                  shape->keys.block_keys,
+                  (uint32_t)waves_of(keys) * unit->wave,
+                  keys_bytes(keys, device), last);
+    plan->schedule.key_parts = splits_dk_dv(keys, device) ? 2 : 1;
+    wa_append_switch(last->defines, size, WA_SWITCH(SPLIT_DK_DV),
+                     plan->schedule.key_parts - 1);
+    wa_append_matrix_shape(&keys->shape, device, last->defines, size);
     plan->fused = false;
     plan->schedule.row_blocks =
         wa_ceil_div(problem->queries, shape->block_rows);
@@ -313,9 +264,28 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
     plan->schedule.row_groups = groups_of(device, first);
     plan->schedule.windows_per_group = shape->keys.windows_per_group;
     plan->schedule.busy_groups = groups_of(device, last);
+    wa_set_matrix_access(problem, plan);
 }
 
-/* ---- The search ---- */
+static const char *take(const wa_problem *problem, const wa_device *device,
+                        const wa_tuned_shape *demanded, wa_plan *plan)
+{
+    const wa_matrix_gradient_shape *shape = &demanded->matrix_backward;
+    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
+    if (why)
+        return why;
+    const wa_problem transposed = wa_matrix_transpose(problem);
+    const side rows = rows_side(problem, device, shape);
+    const side keys = keys_side(&transposed, device, &shape->keys);
+    why = rows_refusal(&rows, device, shape->keeps_dbias);
+    if (!why)
+        why = keys_refusal(&keys, device);
+    if (!why)
+        set_plan(device, shape, &rows, &keys, plan);
+    return why;
+}
+
+/* ---- All shapes ---- */
 
 /* Fitted to nothing yet: the products that a compute unit does for each logit
  * that counts, and what was seen of the other kernels for matrix units. */
@@ -334,7 +304,7 @@ static double side_cost(const side *s, const wa_device *device,
     cost *= 1.0 + 0.02 * (blocks - 1);      /* the other side comes again */
     cost *= 1.0 + 24.0 / shape->block_keys; /* what an item takes besides */
     cost *= 1.0 + 0.01 * shape->waves_per_window; /* waiting for each other */
-    if (wa_matrix_has_score_bias(problem) &&
+    if (wa_problem_has_score_bias(problem) &&
         shape->bias_cache == WA_BIAS_CACHE_NONE)
         cost *= 1.25;
     /* regions are compared; those of a shift differ in few windows */
@@ -390,27 +360,17 @@ static uint64_t keys_sums(const side *s, const wa_device *device)
            s->tiling.acc_per_lane; /* dP */
 }
 
-/* The cheapest of either kernel; cost 0: none yet. */
-typedef struct best_side {
-    double cost;
-    wa_matrix_gradient_shape shape; /* its part counts */
-} best_side;
-
-typedef struct pair_search {
-    const wa_problem *problem;
-    wa_problem transposed; /* the same, turned */
-    const wa_device *device;
-    best_side rows, keys;
-    bool fits_rows, fits_keys; /* local memory, whatever the registers */
-    /* NULL: to find the best; else pairs of all with the best */
-    wa_matrix_gradient_visitor *visit;
-    void *data;
-    uint64_t visited;
-} pair_search;
+/* What searches of either kernel's shapes differ by. */
+typedef struct side_search {
+    wa_search *find;
+    const wa_problem *problem; /* as that kernel sees it */
+    uint32_t row_planes, most_splits;
+    void (*try)(const struct side_search *, wa_matrix_shape);
+} side_search;
 
 /* Sets the keys of a pass; what spills is dear, and only for those who demand
  * the tier. 0: they do not. */
-static double set_pass(const pair_search *find, side *s, uint64_t sums,
+static double set_pass(const wa_search *find, side *s, uint64_t sums,
                        uint32_t splits)
 {
     const wa_device *device = find->device;
@@ -437,124 +397,98 @@ static double set_pass(const pair_search *find, side *s, uint64_t sums,
                : 0.0;
 }
 
-static void keep_side(pair_search *find, best_side *best,
-                      const wa_matrix_gradient_shape *shape, double cost)
+static void try_rows(const side_search *of, wa_matrix_shape common)
 {
-    if (!find->visit) {
-        if (best->cost == 0 || cost < best->cost) {
-            best->cost = cost;
-            best->shape = *shape;
-        }
-        return;
-    }
-    wa_matrix_gradient_shape pair = *shape;
-    if (best == &find->rows) {
-        pair.keys = find->keys.shape.keys;
-        cost += find->keys.cost;
-    } else {
-        pair = find->rows.shape;
-        pair.keys = shape->keys;
-        cost += find->rows.cost;
-    }
-    find->visit(find->data, &pair, cost);
-}
-
-static void try_rows(pair_search *find, wa_matrix_shape common)
-{
-    const wa_problem *problem = find->problem;
-    const uint32_t places = problem->bias != WINATTN_BIAS_NONE ? 3 : 1;
+    wa_search *find = of->find;
+    const uint32_t places = of->problem->bias != WINATTN_BIAS_NONE ? 3 : 1;
     for (uint32_t dbias = 0; dbias < places; dbias++) {
-        wa_matrix_gradient_shape shape = {
-            .block_rows = common.block_rows,
-            .waves_per_window = common.waves_per_window,
-            .windows_per_group = common.windows_per_group,
-            .stages = common.stages,
-            .subtile_keys = find->device->matrix_unit->tile,
-            .bias_cache = common.bias_cache,
-            .keeps_dbias = dbias,
-            .block_keys = common.block_keys};
-        side s = rows_side(problem, find->device, &shape);
+        wa_tuned_shape shape = find->shape;
+        wa_matrix_gradient_shape *own = &shape.matrix_backward;
+        own->block_rows = common.block_rows;
+        own->waves_per_window = common.waves_per_window;
+        own->windows_per_group = common.windows_per_group;
+        own->stages = common.stages;
+        own->subtile_keys = find->device->matrix_unit->tile;
+        own->bias_cache = common.bias_cache;
+        own->keeps_dbias = dbias;
+        own->block_keys = common.block_keys;
+        side s = rows_side(of->problem, find->device, own);
         find->visited++;
         if (rows_refusal(&s, find->device, dbias))
             continue;
-        find->fits_rows = true;
+        find->fits = true;
         const double spills = set_pass(
             find, &s, rows_sums(&s, find->device, dbias), splits_of(&s));
-        shape.subtile_keys = s.shape.subtile_keys;
+        own->subtile_keys = s.shape.subtile_keys;
         if (spills > 0)
-            keep_side(find, &find->rows, &shape,
-                      spills * rows_cost(&s, find->device, dbias));
+            find->visit(find->data, &shape,
+                        spills * rows_cost(&s, find->device, dbias));
     }
 }
 
-static void try_keys(pair_search *find, wa_matrix_shape common)
+static void try_keys(const side_search *of, wa_matrix_shape common)
 {
-    wa_matrix_gradient_shape shape = {.keys = common};
-    shape.keys.block_rows = common.block_keys;
-    shape.keys.block_keys = common.block_rows;
-    shape.keys.subtile_keys = find->device->matrix_unit->tile;
-    side s = keys_side(&find->transposed, find->device, &shape.keys);
+    wa_search *find = of->find;
+    wa_tuned_shape shape = find->shape;
+    wa_matrix_shape *own = &shape.matrix_backward.keys;
+    *own = common;
+    own->block_rows = common.block_keys;
+    own->block_keys = common.block_rows;
+    own->subtile_keys = find->device->matrix_unit->tile;
+    side s = keys_side(of->problem, find->device, own);
     find->visited++;
     if (keys_refusal(&s, find->device))
         return;
-    find->fits_keys = true;
+    find->fits = true;
     const double spills = set_pass(find, &s, keys_sums(&s, find->device), 1);
-    shape.keys.subtile_keys = s.shape.subtile_keys;
+    own->subtile_keys = s.shape.subtile_keys;
     if (spills > 0)
-        keep_side(find, &find->keys, &shape,
-                  spills * keys_cost(&s, find->device));
+        find->visit(find->data, &shape, spills * keys_cost(&s, find->device));
 }
 
-/* What searches of either kernel's shapes differ by. */
-typedef struct side_kind {
-    const wa_problem *problem; /* as that kernel sees it */
-    uint32_t row_planes, most_splits;
-    void (*try)(pair_search *, wa_matrix_shape);
-} side_kind;
-
-static bool has_room(pair_search *find, const side_kind *kind,
-                     const wa_matrix_shape *s)
+static bool has_room(const side_search *of, const wa_matrix_shape *s)
 {
+    wa_search *find = of->find;
     find->visited++;
     return wa_matrix_may_fit(find->problem, find->device, s, WA_BACKWARD,
-                             kind->row_planes);
+                             of->row_planes);
 }
 
 /* All ways to compute blocks of `down` tiles of rows. */
-static void try_teams(pair_search *find, const side_kind *kind,
-                      wa_matrix_shape s, uint32_t down)
+static void try_teams(const side_search *of, wa_matrix_shape s, uint32_t down)
 {
+    const wa_search *find = of->find;
     static const uint32_t bias_caches[] = {0, 1, 3}; /* of bias and mask */
     const bool async = find->device->matrix_unit->copies_async;
     const uint32_t most_stages = async ? MOST_STAGES : 1;
-    const uint32_t bias_cache_count = wa_matrix_has_regions(find->problem) ? 3
-                                      : wa_matrix_has_score_bias(find->problem)
-                                          ? 2
-                                          : 1;
+    const uint32_t bias_cache_count =
+        wa_matrix_has_regions(find->problem)       ? 3
+        : wa_problem_has_score_bias(find->problem) ? 2
+                                                   : 1;
     for (s.waves_per_window = down;
          s.waves_per_window <=
-         MIN(kind->most_splits * down, WA_MATRIX_PLANNED_WAVES);
+         MIN(of->most_splits * down, WA_MATRIX_PLANNED_WAVES);
          s.waves_per_window += down)
         for (s.windows_per_group = 1;
              s.windows_per_group == 1 ||
              (async && s.windows_per_group * s.waves_per_window <=
                            WA_MATRIX_PLANNED_WAVES);
              s.windows_per_group++)
-            for (s.stages = 1;
-                 s.stages <= most_stages && has_room(find, kind, &s);
+            for (s.stages = 1; s.stages <= most_stages && has_room(of, &s);
                  s.stages++)
                 for (uint32_t i = 0; i < bias_cache_count; i++) {
                     s.bias_cache = bias_caches[i];
-                    kind->try(find, s);
+                    of->try(of, s);
                 }
 }
 
-static void try_side(pair_search *find, const side_kind *kind)
+static void try_side(const side_search *of)
 {
+    const wa_search *find = of->find;
     const wa_matrix_unit *unit = find->device->matrix_unit;
     const uint32_t row_tiles =
-        wa_ceil_div(kind->problem->queries, unit->queries);
-    const uint32_t key_tiles = wa_ceil_div(kind->problem->keys, unit->tile);
+        wa_ceil_div(of->problem->queries, unit->queries);
+    const uint32_t key_tiles = wa_ceil_div(of->problem->keys, unit->tile);
     const uint32_t most =
         wa_matrix_most_key_tiles(find->problem, find->device);
     wa_matrix_shape s = {.subtile_keys = unit->tile};
@@ -562,31 +496,39 @@ static void try_side(pair_search *find, const side_kind *kind)
          down > 0; down = wa_even_size(row_tiles, down - 1))
         for (uint32_t block_n = wa_even_size(key_tiles, most); block_n > 0;
              block_n = wa_even_size(key_tiles, block_n - 1)) {
-            s.block_rows = MIN(down * unit->queries, kind->problem->queries);
-            s.block_keys = MIN(block_n * unit->tile, kind->problem->keys);
+            s.block_rows = MIN(down * unit->queries, of->problem->queries);
+            s.block_keys = MIN(block_n * unit->tile, of->problem->keys);
             s.waves_per_window = s.windows_per_group = s.stages = 1;
-            if (has_room(find, kind, &s))
-                try_teams(find, kind, s, down);
+            if (has_room(of, &s))
+                try_teams(of, s, down);
         }
 }
 
-bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
-                           wa_matrix_gradient_visitor *visit, void *data,
-                           uint64_t *visited)
+static void visit_rows(wa_search *find)
 {
-    pair_search find = {.problem = problem,
-                        .transposed = transpose(problem),
-                        .device = device};
-    const side_kind rows = {problem, ROW_PLANES, MOST_SPLITS, try_rows};
-    const side_kind keys = {&find.transposed, KEY_PLANES, 1, try_keys};
-    try_side(&find, &rows);
-    try_side(&find, &keys);
-    if (find.rows.cost > 0 && find.keys.cost > 0) {
-        find.visit = visit;
-        find.data = data;
-        try_side(&find, &rows);
-        try_side(&find, &keys);
-    }
-    *visited += find.visited;
-    return find.fits_rows && find.fits_keys;
+    const side_search of = {find, find->problem, ROW_PLANES, MOST_SPLITS,
+                            try_rows};
+    try_side(&of);
 }
+
+static void visit_keys(wa_search *find)
+{
+    const wa_problem transposed = wa_matrix_transpose(find->problem);
+    const side_search of = {find, &transposed, KEY_PLANES, 1, try_keys};
+    try_side(&of);
+}
+
+static bool has_shape(const wa_tuned_shape *shape)
+{
+    return shape->matrix_backward.block_keys != 0;
+}
+
+const wa_family wa_matrix_pair = {.engine = WA_ENGINE_MATRIX,
+                                  .pass = WA_BACKWARD,
+                                  .tuned = WA_MATRIX_BACKWARD,
+                                  .refusal = wa_matrix_unwanted,
+                                  .has_shape = has_shape,
+                                  .visit = {visit_rows, visit_keys},
+                                  .say_none = wa_matrix_say_none,
+                                  .explain = wa_explain_matrix_backward,
+                                  .take = take};

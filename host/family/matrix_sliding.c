@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes for the sliding kernels of matrix units: what they have in common,
  * and those of cl/matrix/sliding_forward_matrix.cl, which are all scored. */
-#include "plan/matrix_sliding.h"
+#include "family/matrix_sliding.h"
 
-#include "device/matrix_unit.h"
+#include "plan/defines.h"
 
 /* Local memory for what a row sees, the first key and the one past the last.
  */
@@ -21,9 +21,8 @@ uint32_t wa_sliding_turns(const wa_device *device, const wa_matrix_shape *s)
            (s->waves_per_window * device->matrix_unit->queries);
 }
 
-uint64_t wa_sliding_local_bytes(const wa_problem *problem,
-                                const wa_device *device,
-                                const wa_matrix_shape *s)
+static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
+                            const wa_matrix_shape *s)
 {
     const wa_matrix_tiling t =
         wa_matrix_tiling_of(problem, device->matrix_unit, s);
@@ -53,19 +52,32 @@ const char *wa_sliding_tiles_refusal(const wa_problem *problem,
     return NULL;
 }
 
-const char *wa_sliding_shape_refusal(const wa_problem *problem,
-                                     const wa_device *device,
-                                     const wa_matrix_shape *s)
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           const wa_matrix_shape *s)
 {
     const char *why = wa_sliding_tiles_refusal(problem, device, s);
     if (why)
         return why;
-    return wa_sliding_local_bytes(problem, device, s) > device->local_bytes
+    return local_bytes(problem, device, s) > device->local_bytes
                ? "local memory of the device is too small"
                : NULL;
 }
 
-/* ---- The search ---- */
+static const char *take(const wa_problem *problem, const wa_device *device,
+                        const wa_tuned_shape *demanded, wa_plan *plan)
+{
+    const wa_matrix_shape *shape = &demanded->matrix_forward;
+    const char *why = wa_matrix_impossible(problem, device, WA_FORWARD);
+    if (!why)
+        why = refusal(problem, device, shape);
+    if (!why)
+        wa_take_matrix_forward(problem, device, shape,
+                               device->matrix_unit->sliding_forward_kernel,
+                               local_bytes(problem, device, shape), plan);
+    return why;
+}
+
+/* ---- All shapes ---- */
 
 /* Registers of a lane that a wave's tiles of rows take: sums, all of q where
  * it stays in registers (HOLDS_ROWS of the kernel) or else a tile's channels,
@@ -122,13 +134,11 @@ double wa_sliding_cost(const wa_problem *problem, const wa_device *device,
     return cost;
 }
 
-uint64_t wa_visit_sliding_tiles(const wa_device *device,
-                                wa_sliding_visitor *visit, void *data)
+void wa_visit_sliding_tiles(wa_search *find, wa_sliding_visitor *visit)
 {
-    const wa_matrix_unit *unit = device->matrix_unit;
+    const wa_matrix_unit *unit = find->device->matrix_unit;
     const uint32_t most_stages =
         unit->copies_async ? WA_MATRIX_MOST_STAGES : 1;
-    uint64_t visited = 0;
     wa_matrix_shape s = {.windows_per_group = 1,
                          .bias_cache = WA_BIAS_CACHE_NONE};
     for (uint32_t turns = 1; turns <= MOST_TURNS; turns++)
@@ -141,18 +151,10 @@ uint64_t wa_visit_sliding_tiles(const wa_device *device,
                             turns * s.waves_per_window * unit->queries;
                         s.block_keys = keys * unit->tile;
                         s.subtile_keys = tiles * unit->tile;
-                        visited++;
-                        visit(data, &s);
+                        find->visited++;
+                        visit(find, &s);
                     }
-    return visited;
 }
-
-typedef struct search {
-    const wa_problem *problem;
-    const wa_device *device;
-    wa_matrix_visitor *visit;
-    void *data;
-} search;
 
 /* As long as that many keys does a stage's wait take, on the same H200. */
 #define KEYS_OF_STAGE 4.0
@@ -162,26 +164,41 @@ typedef struct search {
  * with 16 (IGC 1.0.12504, Max). */
 #define INTEL_REGISTERS 176.0
 
-static void try_shape(void *data, const wa_matrix_shape *s)
+static void try_shape(const wa_search *find, const wa_matrix_shape *s)
 {
-    const search *find = data;
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
-    if (wa_sliding_shape_refusal(problem, device, s))
+    const wa_tuned_shape shape = {.matrix_forward = *s};
+    if (refusal(problem, device, s))
         return;
     const double registers = registers_of(problem, device, s);
-    double cost = wa_sliding_cost(problem, device, s, registers,
-                                  wa_sliding_local_bytes(problem, device, s),
-                                  KEYS_OF_STAGE);
+    double cost =
+        wa_sliding_cost(problem, device, s, registers,
+                        local_bytes(problem, device, s), KEYS_OF_STAGE);
     if (device->vendor == WA_VENDOR_INTEL)
         cost *= excess_cost(registers, INTEL_REGISTERS);
-    find->visit(find->data, s, cost);
+    find->visit(find->data, &shape, cost);
 }
 
-uint64_t wa_visit_sliding_shapes(const wa_problem *problem,
-                                 const wa_device *device,
-                                 wa_matrix_visitor *visit, void *data)
+static void visit(wa_search *find) { wa_visit_sliding_tiles(find, try_shape); }
+
+static void add_options(const wa_problem *problem, const wa_device *device,
+                        const wa_plan *plan, char *text, size_t size)
 {
-    search find = {problem, device, visit, data};
-    return wa_visit_sliding_tiles(device, try_shape, &find);
+    (void)problem;
+    wa_append_matrix_shape(&plan->shape.matrix, device, text, size);
 }
+
+/* Shapes do not follow from the numbers of tokens, so that caches of keys may
+ * grow without a build. */
+const wa_family wa_matrix_sliding = {.engine = WA_ENGINE_MATRIX,
+                                     .pass = WA_FORWARD,
+                                     .slides = true,
+                                     .speed = WA_SLIDING_SPEED,
+                                     .tuned = WA_MATRIX_FORWARD,
+                                     .refusal = wa_matrix_unwanted,
+                                     .visit = {visit},
+                                     .say_none = wa_matrix_say_none,
+                                     .explain = wa_explain_matrix_forward,
+                                     .take = take,
+                                     .add_options = add_options};

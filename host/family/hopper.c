@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/wgmma.h"
-
-#include <stdio.h>
+#include "family/hopper.h"
 
 /* The one that knows sm_90a: later ones have no wgmma. */
 #define HOPPER 90u
@@ -37,15 +35,8 @@ bool wa_wgmma_table_is_small(const wa_problem *problem)
                (uint64_t)problem->queries * problem->keys;
 }
 
-bool wa_refuse_wgmma(wa_plan *plan, const char *why)
+void wa_set_wgmma_access(wa_plan *plan)
 {
-    snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
-    return false;
-}
-
-void wa_take_wgmma(wa_plan *plan)
-{
-    plan->is_wgmma = true;
     plan->access_elements = COPY_BYTES / 2;
     plan->access_bytes = COPY_BYTES;
 }

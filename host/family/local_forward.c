@@ -11,12 +11,10 @@
  * variant. Where that was measured and matters, tuning.c has the better shape.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/text.h"
+#include "family/local_gradient.h"
 #include "plan/defines.h"
-#include "plan/planner.h"
-#include "plan/tuning.h"
 
 #include "../cl/local/forward_extents.h"
 #include "../cl/local/team_extents.h"
@@ -181,31 +179,18 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     return NULL;
 }
 
-uint32_t wa_local_access_elements(const wa_problem *problem,
-                                  uint32_t stage_dims)
+static const char *take(const wa_problem *problem, const wa_device *device,
+                        const wa_tuned_shape *demanded, wa_plan *plan)
 {
-    const bool half = problem->dtype != WINATTN_FP32;
-    return half && problem->head_dim % 8 == 0 && stage_dims % 8 == 0 ? 8
-           : problem->head_dim % 4 == 0                              ? 4
-                                                                     : 0;
-}
-
-bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
-                         const wa_local_shape *shape, wa_plan *plan)
-{
-    tiling t = {.streaming = false};
+    const wa_local_shape *shape = &demanded->local_forward;
     const char *why = malformed(shape);
-    if (!why) {
-        t = tiling_of(problem, shape);
-        why = refusal(problem, device, shape, &t);
-    }
-    if (why) {
-        snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE, "%s",
-                 why);
-        return false;
-    }
+    if (why)
+        return why;
+    const tiling t = tiling_of(problem, shape);
+    why = refusal(problem, device, shape, &t);
+    if (why)
+        return why;
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    plan->tier = WINATTN_TIER_LOCAL;
     step->kernel = "forward_local";
     plan->shape.local = *shape;
     step->block_rows = shape->block_rows;
@@ -213,12 +198,8 @@ bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
     step->local_bytes = (uint32_t)local_bytes(shape, &t);
     plan->schedule.work_tiles_per_group = shape->teams;
     step->work_group = shape->team * shape->teams;
-    plan->access_elements =
-        wa_local_access_elements(problem, shape->stage_dims);
-    plan->access_bytes =
-        plan->access_elements * (problem->dtype != WINATTN_FP32 ? 2 : 4);
-    plan->refusals[WINATTN_TIER_LOCAL][0] = 0;
-    return true;
+    wa_local_require_access(problem, shape->stage_dims, plan);
+    return NULL;
 }
 
 /* ---- The model ---- */
@@ -311,16 +292,7 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
            ((double)s->block_rows * s->block_keys);
 }
 
-/* ---- The search ---- */
-
-typedef struct search {
-    const wa_problem *problem;
-    const wa_device *device;
-    wa_local_visitor *visit;
-    void *data;
-    bool found; /* any */
-    uint64_t visited;
-} search;
+/* ---- All shapes ---- */
 
 static const struct {
     uint32_t rows, cols;
@@ -328,7 +300,7 @@ static const struct {
                    {4, 6}, {4, 4}, {2, 8}, {2, 4}, {1, 4}};
 #define SCORE_TILES (sizeof score_tiles / sizeof *score_tiles)
 
-static void visit_teams(search *find, wa_local_shape s)
+static void visit_teams(wa_search *find, wa_local_shape s)
 {
     const uint32_t most = MIN(find->device->max_work_group, 256);
     const uint32_t step = MAX(find->device->wave, 32);
@@ -351,27 +323,32 @@ static void visit_teams(search *find, wa_local_shape s)
         for (s.teams = 1; s.teams * s.team <= most; s.teams *= 2) {
             find->visited++;
             if (!refusal(find->problem, find->device, &s, &t)) {
-                find->found = true;
-                find->visit(find->data, &s,
+                const wa_tuned_shape shape = {.local_forward = s};
+                find->fits = true;
+                find->visit(find->data, &shape,
                             cost_of(find->problem, find->device, &s, &t));
             }
         }
     }
 }
 
-/* Does the local memory suffice for rows, keys of a stage and scores? Most
- * blocks of a large window are left here, whatever else their shapes are. */
-static bool may_fit(const search *find, const wa_local_shape *s)
+bool wa_local_may_fit(const wa_device *device, uint32_t rows, uint32_t keys,
+                      uint32_t stage_keys, uint32_t stage_dims)
 {
-    const uint64_t pitch = (s->stage_dims / 4) | 1;
-    const uint64_t rows = s->block_rows;
-    const uint64_t quads = (rows + s->stage_keys) * pitch +
-                           rows * (wa_ceil_div(s->block_keys, 4) | 1);
-    return quads * 16 + LOCAL_SLACK <= find->device->local_bytes;
+    const uint64_t pitch = (stage_dims / 4) | 1;
+    const uint64_t quads = ((uint64_t)rows + stage_keys) * pitch +
+                           (uint64_t)rows * (wa_ceil_div(keys, 4) | 1);
+    return quads * 16 + LOCAL_SLACK <= device->local_bytes;
+}
+
+static bool may_fit(const wa_search *find, const wa_local_shape *s)
+{
+    return wa_local_may_fit(find->device, s->block_rows, s->block_keys,
+                            s->stage_keys, s->stage_dims);
 }
 
 /* Channels of a stage: all, or halves of them down to 16; keys likewise. */
-static void visit_stages(search *find, wa_local_shape s)
+static void visit_stages(wa_search *find, wa_local_shape s)
 {
     const uint32_t quads = wa_ceil_div(find->problem->head_dim, 4);
     for (uint32_t parts = 1; parts == 1 || quads / parts >= 4; parts *= 2) {
@@ -390,15 +367,13 @@ static void visit_stages(search *find, wa_local_shape s)
 }
 
 /* Shapes whose softmax takes block_keys keys at a time. */
-static void visit_rows(search *find, uint32_t block_keys)
+static void visit_rows(wa_search *find, uint32_t block_keys)
 {
     const uint32_t all = find->problem->variant == WINATTN_SLIDING
                              ? SLIDING_ROWS
                              : find->problem->queries;
     const uint32_t least = MIN(all, 8);
-    wa_local_shape s;
-    memset(&s, 0, sizeof s);
-    s.block_keys = block_keys;
+    wa_local_shape s = {.block_keys = block_keys};
     for (s.block_rows = wa_even_size(all, MOST_ROWS); s.block_rows >= least;
          s.block_rows = wa_even_size(all, s.block_rows - 1)) {
         find->visited++;
@@ -411,79 +386,56 @@ static void visit_rows(search *find, uint32_t block_keys)
     }
 }
 
-uint64_t wa_visit_local_shapes(const wa_problem *problem,
-                               const wa_device *device,
-                               wa_local_visitor *visit, void *data)
+static void visit(wa_search *find)
 {
-    search find = {problem, device, visit, data, false, 0};
-    if (problem->variant != WINATTN_SLIDING)
-        visit_rows(&find, problem->keys);
-    if (find.found)
-        return find.visited;
+    if (find->problem->variant != WINATTN_SLIDING)
+        visit_rows(find, find->problem->keys);
+    if (find->fits)
+        return;
     for (uint32_t keys = 128; keys >= 16; keys /= 2)
-        visit_rows(&find, keys);
-    return find.visited;
+        visit_rows(find, keys);
 }
 
-typedef struct best_shape {
-    double cost; /* 0: none yet */
-    wa_local_shape shape;
-} best_shape;
-
-static void keep_best(void *data, const wa_local_shape *shape, double cost)
+void wa_local_say_none(const wa_device *device, bool fits, char *why)
 {
-    best_shape *best = data;
-    if (best->cost == 0 || cost < best->cost) {
-        best->cost = cost;
-        best->shape = *shape;
-    }
+    (void)fits;
+    snprintf(why, WA_REASON_SIZE,
+             "no shape fits %u bytes of local memory, %u registers and "
+             "work-groups of %u%s",
+             device->local_bytes, device->registers, device->max_work_group,
+             device->loop_limit ? " on a device that ends long loops early"
+                                : "");
 }
 
-static bool take_tuned(const wa_problem *problem, const wa_device *device,
-                       wa_plan *plan)
+static void explain(const wa_problem *problem, const wa_device *device,
+                    const wa_tuned_shape *best, char *reason)
 {
-    wa_tuned tuned;
-    for (size_t i = 0;
-         wa_find_tuned(WA_LOCAL_FORWARD, problem, device, i, &tuned); i++) {
-        plan->tuned = wa_plan_local_shape(problem, device,
-                                          &tuned.shape.local_forward, plan);
-        wa_note_untuned(plan->untuned, WINATTN_TIER_LOCAL,
-                        plan->refusals[WINATTN_TIER_LOCAL]);
-        snprintf(plan->reason, sizeof plan->reason, "%s", tuned.reason);
-        if (plan->tuned)
-            return true;
-    }
-    return false;
-}
-
-bool wa_plan_local_forward(const wa_problem *problem, const wa_device *device,
-                           wa_plan *plan)
-{
-    if (take_tuned(problem, device, plan))
-        return true;
-    best_shape best;
-    memset(&best, 0, sizeof best);
-    plan->visited += wa_visit_local_shapes(problem, device, keep_best, &best);
-    if (best.cost == 0) {
-        snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
-                 "no shape fits %u bytes of local memory, %u registers and "
-                 "work-groups of %u%s",
-                 device->local_bytes, device->registers,
-                 device->max_work_group,
-                 device->loop_limit ? " on a device that ends long loops early"
-                                    : "");
-        return false;
-    }
+    const wa_local_shape *shape = &best->local_forward;
     const char *kept = problem->variant == WINATTN_SLIDING ||
-                               best.shape.block_keys < problem->keys
+                               shape->block_keys < problem->keys
                            ? "streaming softmax"
-                       : best.shape.block_rows < problem->queries
+                       : shape->block_rows < problem->queries
                            ? "whole rows of the attention matrix"
                            : "whole attention matrix";
-    snprintf(plan->reason, sizeof plan->reason,
-             "%s in local memory; modelled best of the shapes within %u "
-             "bytes, %u registers and work-groups of %u",
-             kept, device->local_bytes, device->registers,
-             device->max_work_group);
-    return wa_plan_local_shape(problem, device, &best.shape, plan);
+    wa_append(reason, WA_REASON_SIZE,
+              "%s in local memory; modelled best of the shapes within %u "
+              "bytes, %u registers and work-groups of %u",
+              kept, device->local_bytes, device->registers,
+              device->max_work_group);
 }
+
+static void add_options(const wa_problem *problem, const wa_device *device,
+                        const wa_plan *plan, char *text, size_t size)
+{
+    wa_append_shape(&wa_local_numbers, &plan->shape.local, text, size);
+    wa_append_local_options(problem, device, text, size);
+}
+
+const wa_family wa_local_forward = {.engine = WA_ENGINE_LOCAL,
+                                    .pass = WA_FORWARD,
+                                    .tuned = WA_LOCAL_FORWARD,
+                                    .visit = {visit},
+                                    .say_none = wa_local_say_none,
+                                    .explain = explain,
+                                    .take = take,
+                                    .add_options = add_options};

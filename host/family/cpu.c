@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "plan/defines.h"
-#include "plan/planner.h"
+#include "plan/family.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
@@ -91,61 +91,71 @@ static uint32_t lanes_of(const wa_device *device)
     return device->vector_lanes >= 16 ? 16 : device->vector_lanes >= 8 ? 8 : 4;
 }
 
-static void choose_shape(const wa_problem *problem, const wa_device *device,
-                         uint32_t rows, uint32_t keys, wa_cpu_shape *shape)
+/* All tiles of blocks of so many rows and keys. */
+static void visit_tiles(wa_search *find, uint32_t rows, uint32_t keys)
 {
-    shape->lanes = lanes_of(device);
-    const uint32_t channel_vecs = wa_ceil_div(problem->head_dim, shape->lanes);
-    const uint32_t sums = sums_in_registers(shape->lanes);
-    const uint32_t vecs = wa_ceil_div(keys, shape->lanes);
-    double best = 0;
+    const uint32_t lanes = lanes_of(find->device);
+    const uint32_t channel_vecs = wa_ceil_div(find->problem->head_dim, lanes);
+    const uint32_t sums = sums_in_registers(lanes);
+    const uint32_t vecs = wa_ceil_div(keys, lanes);
     for (uint32_t r = 1; r <= 12; r++)
         for (uint32_t t = 1; t <= 8 && r * t <= sums; t++) {
-            const double cost = tile_cost(r, t, rows, vecs);
-            if (best == 0 || cost < best) {
-                best = cost;
-                shape->tile_rows = r;
-                shape->tile_vecs = t;
-            }
+            const uint32_t passes = wa_ceil_div(channel_vecs * r, sums);
+            const wa_tuned_shape shape = {
+                .cpu = {lanes, r, t, wa_ceil_div(channel_vecs, passes)}};
+            find->visited++;
+            find->visit(find->data, &shape, tile_cost(r, t, rows, vecs));
         }
-    const uint32_t passes = wa_ceil_div(channel_vecs * shape->tile_rows, sums);
-    shape->out_vecs = wa_ceil_div(channel_vecs, passes);
 }
 
-bool wa_plan_cpu_forward(const wa_problem *problem, const wa_device *device,
-                         wa_plan *plan)
+static uint32_t forward_rows(const wa_problem *problem,
+                             const wa_device *device)
 {
     const bool sliding = problem->variant == WINATTN_SLIDING;
-    wa_step *step = &plan->step[WA_STEP_FORWARD];
-    wa_cpu_shape *shape = &plan->shape.cpu;
-    const uint32_t lanes = lanes_of(device);
-    const uint32_t channel_vecs = wa_ceil_div(problem->head_dim, lanes);
-    const uint32_t key_bytes = 8 * channel_vecs * lanes;
-    const uint32_t block_bytes =
-        device->is_cpu ? BLOCK_BYTES : GPU_BLOCK_BYTES;
-    uint32_t block_keys = block_bytes / key_bytes / 16 * 16;
-    if (sliding)
-        block_keys = block_keys < 256 ? block_keys : 256;
-    else if (problem->keys < block_keys)
-        block_keys = problem->keys;
-    const uint32_t most_rows = !device->is_cpu ? GPU_ROWS
-                               : sliding       ? SLIDING_ROWS
-                                               : WINDOW_ROWS;
-    step->block_rows =
-        sliding || problem->queries > most_rows ? most_rows : problem->queries;
+    const uint32_t most = !device->is_cpu ? GPU_ROWS
+                          : sliding       ? SLIDING_ROWS
+                                          : WINDOW_ROWS;
+    return sliding ? most : MIN(problem->queries, most);
+}
 
-    choose_shape(problem, device, step->block_rows, block_keys, shape);
-    const uint32_t tile_keys = shape->tile_vecs * lanes;
-    step->block_keys = wa_ceil_div(block_keys, tile_keys) * tile_keys;
+static uint32_t forward_keys(const wa_problem *problem,
+                             const wa_device *device)
+{
+    const uint32_t lanes = lanes_of(device);
+    const uint32_t bytes = device->is_cpu ? BLOCK_BYTES : GPU_BLOCK_BYTES;
+    const uint32_t key_bytes =
+        8 * wa_ceil_div(problem->head_dim, lanes) * lanes;
+    const uint32_t most = bytes / key_bytes / 16 * 16;
+    return MIN(most,
+               problem->variant == WINATTN_SLIDING ? 256 : problem->keys);
+}
+
+static void visit_forward(wa_search *find)
+{
+    visit_tiles(find, forward_rows(find->problem, find->device),
+                forward_keys(find->problem, find->device));
+}
+
+static const char *take_forward(const wa_problem *problem,
+                                const wa_device *device,
+                                const wa_tuned_shape *chosen, wa_plan *plan)
+{
+    wa_step *step = &plan->step[WA_STEP_FORWARD];
+    const wa_cpu_shape *shape = &chosen->cpu;
+    const uint32_t tile_keys = shape->tile_vecs * shape->lanes;
+    plan->shape.cpu = *shape;
+    step->block_rows = forward_rows(problem, device);
+    step->block_keys =
+        wa_ceil_div(forward_keys(problem, device), tile_keys) * tile_keys;
     if (device->loop_limit) {
         while (rounds_of(problem, plan) > device->loop_limit &&
                step->block_rows > shape->tile_rows)
             step->block_rows = wa_ceil_div(step->block_rows, 2);
         if (rounds_of(problem, plan) > device->loop_limit) {
-            snprintf(plan->refusals[WINATTN_TIER_CPU], WA_REASON_SIZE,
+            snprintf(plan->reason, sizeof plan->reason,
                      "the device ends a work-item's loops after %u rounds",
                      device->loop_limit);
-            return false;
+            return plan->reason;
         }
     }
 
@@ -158,8 +168,22 @@ bool wa_plan_cpu_forward(const wa_problem *problem, const wa_device *device,
              "%s, %u fp32 lanes: register tiles of %u queries x %u keys",
              device->is_cpu ? "a CPU" : "nothing better fits", shape->lanes,
              shape->tile_rows, shape->tile_vecs * shape->lanes);
-    return true;
+    return NULL;
 }
+
+static void add_options(const wa_problem *problem, const wa_device *device,
+                        const wa_plan *plan, char *text, size_t size)
+{
+    wa_append_shape(&wa_cpu_numbers, &plan->shape.cpu, text, size);
+    wa_append_half_vectors(device, problem->dtype, text, size);
+}
+
+const wa_family wa_cpu_forward = {.engine = WA_ENGINE_CPU,
+                                  .pass = WA_FORWARD,
+                                  .tuned = WA_TUNED_KERNELS,
+                                  .visit = {visit_forward},
+                                  .take = take_forward,
+                                  .add_options = add_options};
 
 /* ---- The backward pass ---- */
 
@@ -196,28 +220,47 @@ static void set_backward_defines(const wa_problem *problem,
                            sizeof step->defines);
 }
 
-bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
-                          wa_plan *plan)
+static uint32_t backward_rows(const wa_device *device)
+{
+    return device->is_cpu ? BACKWARD_CPU_ROWS : BACKWARD_GPU_ROWS;
+}
+
+/* Of a window, where a work-item may keep all of its keys, or of a block;
+ * short blocks keep compute units busy and skip what is hidden. */
+static uint32_t backward_keys(const wa_problem *problem,
+                              const wa_device *device, bool *fused)
 {
     const uint32_t most_bytes = device->is_cpu ? CPU_KEY_BYTES : GPU_KEY_BYTES;
-    const uint32_t most_rows =
-        device->is_cpu ? BACKWARD_CPU_ROWS : BACKWARD_GPU_ROWS;
     const uint32_t fitting = most_bytes / bytes_per_key(problem);
-    wa_cpu_shape shape;
+    const uint32_t keys = MIN(device->is_cpu ? 128u : 32u, fitting);
+    *fused = problem->variant != WINATTN_SLIDING && problem->keys <= fitting;
+    return *fused ? problem->keys : keys < 16 ? 16 : keys / 16 * 16;
+}
+
+/* No shape of the sliding variant follows from the number of queries. */
+static void visit_backward(wa_search *find)
+{
+    const wa_problem *problem = find->problem;
+    bool fused;
+    const uint32_t keys = backward_keys(problem, find->device, &fused);
+    visit_tiles(find,
+                problem->variant == WINATTN_SLIDING
+                    ? backward_rows(find->device)
+                    : problem->queries,
+                keys);
+}
+
+static const char *take_backward(const wa_problem *problem,
+                                 const wa_device *device,
+                                 const wa_tuned_shape *chosen, wa_plan *plan)
+{
+    const wa_cpu_shape shape = chosen->cpu;
+    const bool sliding = problem->variant == WINATTN_SLIDING;
+    const uint32_t rows = backward_rows(device);
+    const uint32_t keys = backward_keys(problem, device, &plan->fused);
     wa_step step;
     memset(&step, 0, sizeof step);
-    const bool sliding = problem->variant == WINATTN_SLIDING;
-    plan->fused = !sliding && problem->keys <= fitting;
-    uint32_t keys = problem->keys;
-    if (!plan->fused) {
-        /* short blocks keep compute units busy and skip what is hidden */
-        keys = MIN(device->is_cpu ? 128u : 32u, fitting);
-        keys = keys < 16 ? 16 : keys / 16 * 16;
-    }
-    step.block_rows = sliding ? most_rows : MIN(problem->queries, most_rows);
-    /* no shape of the sliding variant follows from the number of queries */
-    choose_shape(problem, device, sliding ? most_rows : problem->queries, keys,
-                 &shape);
+    step.block_rows = sliding ? rows : MIN(problem->queries, rows);
     const uint32_t tile = shape.tile_vecs * shape.lanes;
     step.block_keys = wa_ceil_div(keys, tile) * tile;
     step.work_group = 1;
@@ -246,5 +289,11 @@ bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
                  ? "rows and keys in two kernels"
                  : "a window's keys are too many for a work-item, so rows and "
                    "keys in two kernels");
-    return true;
+    return NULL;
 }
+
+const wa_family wa_cpu_backward = {.engine = WA_ENGINE_CPU,
+                                   .pass = WA_BACKWARD,
+                                   .tuned = WA_TUNED_KERNELS,
+                                   .visit = {visit_backward},
+                                   .take = take_backward};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes of kernels for a matrix unit: what they follow to, what they take and
  * what refuses them, in either pass. */
-#include "plan/matrix_tiling.h"
+#include "family/matrix_tiling.h"
 
-#include "plan/planner.h"
+#include <stdio.h>
 
 #include "../cl/matrix/matrix_extents.h"
 #include "../cl/unit/row_extents.h"
@@ -61,14 +61,41 @@ wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
     return t;
 }
 
-bool wa_matrix_has_score_bias(const wa_problem *problem)
+wa_problem wa_matrix_transpose(const wa_problem *problem)
 {
-    return problem->bias != WINATTN_BIAS_NONE || problem->mask != MASK_NONE;
+    wa_problem transposed = *problem;
+    transposed.queries = problem->keys;
+    transposed.keys = problem->queries;
+    return transposed;
+}
+
+wa_matrix_shape wa_matrix_rows_of(const wa_matrix_gradient_shape *s)
+{
+    const wa_matrix_shape rows = {.block_rows = s->block_rows,
+                                  .block_keys = s->block_keys,
+                                  .waves_per_window = s->waves_per_window,
+                                  .windows_per_group = s->windows_per_group,
+                                  .stages = s->stages,
+                                  .subtile_keys = s->subtile_keys,
+                                  .bias_cache = s->bias_cache};
+    return rows;
 }
 
 bool wa_matrix_has_regions(const wa_problem *problem)
 {
     return MASK_HAS_REGIONS(problem->mask);
+}
+
+const char *wa_matrix_bias_place(const wa_problem *problem,
+                                 uint32_t bias_cache)
+{
+    static const char *const places[] = {
+        [WA_BIAS_CACHE_NONE] = ", bias and mask from global memory",
+        [WA_BIAS_CACHE_LOCAL] = ", bias and mask in local memory",
+        [WA_BIAS_CACHE_REGISTERS] = ", bias and mask too",
+        [WA_BIAS_CACHE_LOCAL_AND_REGIONS] =
+            ", bias and regions in local memory"};
+    return wa_problem_has_score_bias(problem) ? places[bias_cache] : "";
 }
 
 uint64_t wa_matrix_stage_bytes(const wa_matrix_tiling *t, wa_pass pass,
@@ -151,6 +178,14 @@ const char *wa_matrix_unwanted(const wa_problem *problem,
     return why;
 }
 
+void wa_matrix_say_none(const wa_device *device, bool fits, char *why)
+{
+    (void)device;
+    snprintf(why, WA_REASON_SIZE, "%s",
+             fits ? "its sums fit no lane's registers"
+                  : "no shape fits the device's local memory");
+}
+
 /* Windows that lie alike in their grids must be masked alike where what masks
  * add is kept. */
 static bool masks_follow_grid(const wa_problem *problem)
@@ -206,10 +241,11 @@ bool wa_matrix_boundaries_repeat(const wa_problem *problem,
                2ull * windows_per_group;
 }
 
-uint32_t wa_matrix_access_elements(const wa_problem *problem)
+void wa_set_matrix_access(const wa_problem *problem, wa_plan *plan)
 {
     const uint32_t chunk = wa_matrix_chunk(problem);
-    return problem->head_dim % chunk == 0 ? chunk : 0;
+    plan->access_elements = problem->head_dim % chunk == 0 ? chunk : 0;
+    plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
 }
 
 /* NVIDIA's compiler gives a work-group the registers of a whole compute unit,

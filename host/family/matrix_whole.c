@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Plans gradients on a matrix unit: in one kernel, or in two that
- * matrix_backward_split.c knows. Shapes for the one,
- * cl/matrix/backward_matrix.cl: every legal one whose sums fit a lane's
- * registers is scored, and the cheapest wins. */
-#include <stdio.h>
-
+ * Shapes for cl/matrix/backward_matrix.cl, which makes all gradients of a
+ * window: every legal one whose sums fit a lane's registers has its cost. */
 #include "base/text.h"
+#include "family/matrix_tiling.h"
 #include "plan/defines.h"
-#include "plan/matrix_sliding.h"
-#include "plan/matrix_tiling.h"
-#include "plan/planner.h"
 #include "plan/schedule.h"
-#include "plan/tuning.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
@@ -27,13 +20,8 @@
 static wa_matrix_shape common_of(const wa_problem *problem,
                                  const wa_matrix_gradient_shape *s)
 {
-    const wa_matrix_shape common = {.block_rows = s->block_rows,
-                                    .block_keys = problem->keys,
-                                    .waves_per_window = s->waves_per_window,
-                                    .windows_per_group = s->windows_per_group,
-                                    .stages = s->stages,
-                                    .subtile_keys = s->subtile_keys,
-                                    .bias_cache = s->bias_cache};
+    wa_matrix_shape common = wa_matrix_rows_of(s);
+    common.block_keys = problem->keys;
     return common;
 }
 
@@ -177,12 +165,6 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
 
 /* ---- The plan ---- */
 
-static bool refuse(wa_plan *plan, const char *why)
-{
-    snprintf(plan->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s", why);
-    return false;
-}
-
 static void set_kernel(const wa_problem *problem, const wa_device *device,
                        const wa_matrix_gradient_shape *s, wa_step *kernel)
 {
@@ -191,15 +173,10 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
     char *text = kernel->defines;
     const size_t size = sizeof kernel->defines;
-    kernel->kernel = unit->backward_kernel;
-    kernel->block_rows = s->block_rows;
-    kernel->block_keys = problem->keys;
-    kernel->work_group =
-        s->waves_per_window * s->windows_per_group * unit->wave;
-    kernel->local_bytes = (uint32_t)local_bytes(problem, device, &common, &t);
-    text[0] = 0;
-    wa_append_problem(problem, device, kernel->block_rows, kernel->block_keys,
-                      text, size);
+    wa_begin_step(problem, device, unit->backward_kernel, s->block_rows,
+                  problem->keys,
+                  s->waves_per_window * s->windows_per_group * unit->wave,
+                  local_bytes(problem, device, &common, &t), kernel);
     wa_append_switch(text, size, WA_SWITCH(SINGLE_Q_BLOCK),
                      q_blocks_of(problem, s->block_rows) == 1);
     wa_append_switch(text, size, WA_SWITCH(KEEPS_DBIAS), s->keeps_dbias);
@@ -208,9 +185,15 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
     wa_append_matrix_shape(&common, device, text, size);
 }
 
-static void take_shape(const wa_problem *problem, const wa_device *device,
-                       const wa_matrix_gradient_shape *shape, wa_plan *plan)
+static const char *take(const wa_problem *problem, const wa_device *device,
+                        const wa_tuned_shape *demanded, wa_plan *plan)
 {
+    const wa_matrix_gradient_shape *shape = &demanded->matrix_backward;
+    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
+    if (!why)
+        why = refusal(problem, device, shape);
+    if (why)
+        return why;
     wa_step *kernel = &plan->step[WA_STEP_KEYS];
     set_kernel(problem, device, shape, kernel);
     plan->fused = true;
@@ -224,36 +207,11 @@ static void take_shape(const wa_problem *problem, const wa_device *device,
     plan->schedule.busy_groups = groups < problem->kv_heads
                                      ? problem->kv_heads
                                      : groups - groups % problem->kv_heads;
+    wa_set_matrix_access(problem, plan);
+    return NULL;
 }
 
-bool wa_plan_matrix_gradient_shape(const wa_problem *problem,
-                                   const wa_device *device,
-                                   const wa_matrix_gradient_shape *shape,
-                                   wa_plan *plan)
-{
-    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
-    const bool slides = problem->variant == WINATTN_SLIDING;
-    if (!why)
-        why = slides ? wa_sliding_pair_refusal(problem, device, shape)
-              : shape->block_keys
-                  ? wa_matrix_pair_refusal(problem, device, shape)
-                  : refusal(problem, device, shape);
-    if (why)
-        return refuse(plan, why);
-    if (slides)
-        wa_take_sliding_pair(problem, device, shape, plan);
-    else if (shape->block_keys)
-        wa_take_matrix_pair(problem, device, shape, plan);
-    else
-        take_shape(problem, device, shape, plan);
-    plan->tier = WINATTN_TIER_MATRIX;
-    plan->access_elements = wa_matrix_access_elements(problem);
-    plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
-    plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
-    return true;
-}
-
-/* ---- The search ---- */
+/* ---- All shapes ---- */
 
 /* Sums that a lane has besides those of a pass. */
 static uint64_t kept_sums(const wa_problem *problem,
@@ -309,7 +267,7 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     cost *= 1.0 + 0.01 * s->waves_per_window; /* waiting for each other */
     if (problem->bias != WINATTN_BIAS_NONE && !s->keeps_dbias)
         cost *= 3.0; /* read and written for each window */
-    if (wa_matrix_has_score_bias(problem) &&
+    if (wa_problem_has_score_bias(problem) &&
         s->bias_cache == WA_BIAS_CACHE_NONE)
         cost *= 1.25;
     /* regions are compared; those of a shift differ in few windows */
@@ -319,15 +277,6 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
         cost *= 1.05; /* other teams compute meanwhile */
     return cost * (1.0 + 5.0 / waves);
 }
-
-typedef struct search {
-    const wa_problem *problem;
-    const wa_device *device;
-    wa_matrix_gradient_visitor *visit;
-    void *data;
-    bool fits_memory; /* some shape does, whatever its registers */
-    uint64_t visited;
-} search;
 
 /* Tiles of keys of a pass: all, or else as many as registers hold; 0: not even
  * one. */
@@ -349,7 +298,7 @@ static uint32_t tiles_per_subtile(const wa_problem *problem,
                      t->key_tiles, (uint32_t)((budget - kept) / of_tile));
 }
 
-static void try_shape(search *find, wa_matrix_gradient_shape s)
+static void try_shape(wa_search *find, wa_matrix_gradient_shape s)
 {
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
@@ -369,25 +318,27 @@ static void try_shape(search *find, wa_matrix_gradient_shape s)
     if (refusal(problem, device, &s))
         return;
     /* whoever demands the tier may have a kernel that spills */
-    find->fits_memory = true;
+    find->fits = true;
     if (tiles == 0 && problem->tier != WINATTN_TIER_MATRIX)
         return;
     double cost = cost_of(problem, device, &s);
     if (tiles == 0)
         cost *= 1.0 + (double)kept_sums(problem, unit, &s, &t) / budget;
-    find->visit(find->data, &s, cost);
+    const wa_tuned_shape shape = {.matrix_backward = s};
+    find->visit(find->data, &shape, cost);
 }
 
 /* All ways to compute blocks of `tiles` tiles of rows. Without asynchronous
  * copies neither a ring nor several teams pay. */
-static void try_teams(search *find, wa_matrix_gradient_shape s, uint32_t tiles)
+static void try_teams(wa_search *find, wa_matrix_gradient_shape s,
+                      uint32_t tiles)
 {
     static const uint32_t bias_caches[] = {0, 1, 3}; /* of bias and mask */
     const bool async = find->device->matrix_unit->copies_async;
-    const uint32_t bias_cache_count = wa_matrix_has_regions(find->problem) ? 3
-                                      : wa_matrix_has_score_bias(find->problem)
-                                          ? 2
-                                          : 1;
+    const uint32_t bias_cache_count =
+        wa_matrix_has_regions(find->problem)       ? 3
+        : wa_problem_has_score_bias(find->problem) ? 2
+                                                   : 1;
     const int biases = find->problem->bias != WINATTN_BIAS_NONE ? 2 : 1;
     for (s.waves_per_window = tiles;
          s.waves_per_window <= WA_MATRIX_PLANNED_WAVES; s.waves_per_window++)
@@ -416,107 +367,51 @@ static bool leaves_idle(const wa_problem *problem, const wa_device *device)
                device->compute_units;
 }
 
-/* Visits all shapes; true if some fit the local memory, visited or not. A
- * wave has one tile of rows. */
-static bool visit_shapes(const wa_problem *problem, const wa_device *device,
-                         wa_matrix_gradient_visitor *visit, void *data,
-                         uint64_t *visited)
+/* A wave has one tile of rows. */
+static void visit(wa_search *find)
 {
-    if (problem->variant == WINATTN_SLIDING)
-        return wa_visit_sliding_pairs(problem, device, visit, data, visited);
-    const wa_matrix_unit *unit = device->matrix_unit;
+    const wa_problem *problem = find->problem;
+    const wa_matrix_unit *unit = find->device->matrix_unit;
     const uint32_t all = wa_ceil_div(problem->queries, unit->queries);
-    search find = {problem, device, visit, data, false, 0};
-    const bool fits =
-        wa_visit_matrix_pairs(problem, device, visit, data, visited);
     for (uint32_t rows = wa_even_size(all, WA_MATRIX_PLANNED_WAVES);
-         rows > 0 && !leaves_idle(problem, device);
+         rows > 0 && !leaves_idle(problem, find->device);
          rows = wa_even_size(all, rows - 1)) {
         const wa_matrix_gradient_shape s = {
             .block_rows = MIN(rows * unit->queries, problem->queries)};
-        try_teams(&find, s, rows);
-    }
-    *visited += find.visited;
-    return find.fits_memory || fits;
-}
-
-uint64_t wa_visit_matrix_gradient_shapes(const wa_problem *problem,
-                                         const wa_device *device,
-                                         wa_matrix_gradient_visitor *visit,
-                                         void *data)
-{
-    uint64_t visited = 0;
-    visit_shapes(problem, device, visit, data, &visited);
-    return visited;
-}
-
-typedef struct best_shape {
-    double cost; /* 0: none yet */
-    wa_matrix_gradient_shape shape;
-} best_shape;
-
-static void keep_best(void *data, const wa_matrix_gradient_shape *shape,
-                      double cost)
-{
-    best_shape *best = data;
-    if (best->cost == 0 || cost < best->cost) {
-        best->cost = cost;
-        best->shape = *shape;
+        try_teams(find, s, rows);
     }
 }
 
-static bool take_tuned(const wa_problem *problem, const wa_device *device,
-                       wa_plan *plan)
+static bool has_shape(const wa_tuned_shape *shape)
 {
-    wa_tuned tuned;
-    for (size_t i = 0;
-         wa_find_tuned(WA_MATRIX_BACKWARD, problem, device, i, &tuned); i++) {
-        plan->tuned = wa_plan_matrix_gradient_shape(
-            problem, device, &tuned.shape.matrix_backward, plan);
-        wa_note_untuned(plan->untuned, WINATTN_TIER_MATRIX,
-                        plan->refusals[WINATTN_TIER_MATRIX]);
-        snprintf(plan->reason, sizeof plan->reason, "%s", tuned.reason);
-        if (plan->tuned)
-            return true;
-    }
-    return false;
+    return shape->matrix_backward.block_keys == 0;
 }
 
-bool wa_plan_matrix_backward(const wa_problem *problem,
-                             const wa_device *device, wa_plan *plan)
+void wa_explain_matrix_backward(const wa_problem *problem,
+                                const wa_device *device,
+                                const wa_tuned_shape *shape, char *reason)
 {
-    if (wa_plan_wgmma_sliding_backward(problem, device, plan) ||
-        wa_plan_wgmma_window_backward(problem, device, plan))
-        return true;
-    const char *why = wa_matrix_unwanted(problem, device, WA_BACKWARD);
-    if (why)
-        return refuse(plan, why);
-    if (take_tuned(problem, device, plan))
-        return true;
-    best_shape found = {.cost = 0};
-    const bool fits_memory =
-        visit_shapes(problem, device, keep_best, &found, &plan->visited);
-    if (found.cost == 0)
-        return refuse(plan, fits_memory
-                                ? "its sums fit no lane's registers"
-                                : "no shape fits the device's local memory");
-    const wa_matrix_gradient_shape *best = &found.shape;
+    const wa_matrix_gradient_shape *best = &shape->matrix_backward;
     const bool again = !best->block_keys && best->subtile_keys < problem->keys;
-    snprintf(plan->reason, sizeof plan->reason,
-             "products on the %s unit%s%s%s%s", device->matrix_unit->name,
-             best->block_keys ? ", rows and keys in kernels of their own" : "",
-             !wa_matrix_has_score_bias(problem) ? ""
-             : best->bias_cache == WA_BIAS_CACHE_LOCAL
-                 ? ", bias and mask in local memory"
-             : best->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS
-                 ? ", bias and regions in local memory"
-                 : ", bias and mask from global memory",
-             best->keeps_dbias == WA_DBIAS_REGISTERS
-                 ? ", sums of dbias in registers"
-             : best->keeps_dbias == WA_DBIAS_LOCAL
-                 ? ", sums of dbias in local memory"
-                 : "",
-             again ? ", logits computed twice unless o and lse are given"
-                   : "");
-    return wa_plan_matrix_gradient_shape(problem, device, best, plan);
+    wa_append(
+        reason, WA_REASON_SIZE, "products on the %s unit%s%s%s%s",
+        device->matrix_unit->name,
+        best->block_keys ? ", rows and keys in kernels of their own" : "",
+        wa_matrix_bias_place(problem, best->bias_cache),
+        best->keeps_dbias == WA_DBIAS_REGISTERS
+            ? ", sums of dbias in registers"
+        : best->keeps_dbias == WA_DBIAS_LOCAL
+            ? ", sums of dbias in local memory"
+            : "",
+        again ? ", logits computed twice unless o and lse are given" : "");
 }
+
+const wa_family wa_matrix_whole = {.engine = WA_ENGINE_MATRIX,
+                                   .pass = WA_BACKWARD,
+                                   .tuned = WA_MATRIX_BACKWARD,
+                                   .refusal = wa_matrix_unwanted,
+                                   .has_shape = has_shape,
+                                   .visit = {visit},
+                                   .say_none = wa_matrix_say_none,
+                                   .explain = wa_explain_matrix_backward,
+                                   .take = take};

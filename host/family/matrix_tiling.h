@@ -4,7 +4,7 @@
 #define WINATTN_MATRIX_TILING_H
 
 #include "device/matrix_unit.h"
-#include "plan/plan.h"
+#include "plan/family.h"
 
 /* Alignment between local arrays that only kernels of gradients have. */
 #define WA_MATRIX_SLACK 256u
@@ -30,12 +30,20 @@ wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
                                      const wa_matrix_unit *unit,
                                      const wa_matrix_shape *shape);
 
+/* As kernels of keys see it: problem and shape are the other way round. */
+wa_problem wa_matrix_transpose(const wa_problem *problem);
+/* The numbers of the kernel of rows. */
+wa_matrix_shape wa_matrix_rows_of(const wa_matrix_gradient_shape *shape);
+
 /* Elements that are copied at once. */
 uint32_t wa_matrix_chunk(const wa_problem *problem);
 
-/* Is anything added to scores? Are there regions to compare? */
-bool wa_matrix_has_score_bias(const wa_problem *problem);
+/* Are there regions to compare? */
 bool wa_matrix_has_regions(const wa_problem *problem);
+
+/* Where bias and mask come from, as a plan says. */
+const char *wa_matrix_bias_place(const wa_problem *problem,
+                                 uint32_t bias_cache);
 
 /* Bytes of a stage of the ring, which holds `row_planes` tensors of rows (q;
  * or q and dO) and two of keys; and of all local arrays of kernels of a pass
@@ -48,12 +56,24 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                                const wa_matrix_tiling *tiling, wa_pass pass,
                                uint32_t row_planes);
 
-/* NULL if there is such a kernel of the pass at all, else why not; and the
- * same of one that the planner may choose, as the caller's tier stands. */
+/* NULL if there is such a kernel of the pass at all, else why not. */
 const char *wa_matrix_impossible(const wa_problem *problem,
                                  const wa_device *device, wa_pass pass);
+
+/* What families of the same pass share: wa_family says what for. */
 const char *wa_matrix_unwanted(const wa_problem *problem,
                                const wa_device *device, wa_pass pass);
+void wa_matrix_say_none(const wa_device *device, bool fits, char *why);
+void wa_explain_matrix_forward(const wa_problem *problem,
+                               const wa_device *device,
+                               const wa_tuned_shape *shape, char *reason);
+void wa_explain_matrix_backward(const wa_problem *problem,
+                                const wa_device *device,
+                                const wa_tuned_shape *shape, char *reason);
+/* The step of a kernel that takes so many bytes of local memory. */
+void wa_take_matrix_forward(const wa_problem *problem, const wa_device *device,
+                            const wa_matrix_shape *shape, const char *kernel,
+                            uint64_t bytes, wa_plan *plan);
 
 /* NULL if kernels of both passes and the device allow the shape, local memory
  * apart; else why not. */
@@ -66,8 +86,8 @@ const char *wa_matrix_refusal(const wa_problem *problem,
 bool wa_matrix_boundaries_repeat(const wa_problem *problem,
                                  uint32_t windows_per_group);
 
-/* Elements of a vector access: see wa_plan. */
-uint32_t wa_matrix_access_elements(const wa_problem *problem);
+/* Sets vector accesses of the plan. */
+void wa_set_matrix_access(const wa_problem *problem, wa_plan *plan);
 
 /* Work-groups that a compute unit holds at once. */
 uint32_t wa_matrix_resident(const wa_device *device, uint32_t local_bytes);

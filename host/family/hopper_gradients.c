@@ -6,10 +6,9 @@
  * (bench/decisions/window-gradients-use-wgmma.md). */
 #include <stdio.h>
 
+#include "family/hopper.h"
 #include "plan/defines.h"
-#include "plan/planner.h"
 #include "plan/schedule.h"
-#include "plan/wgmma.h"
 
 #include "../cl/hopper/warpgroup_extents.h"
 
@@ -82,8 +81,11 @@ static bool is_whole(const wa_problem *problem)
     return problem->queries == WHOLE_TOKENS && problem->keys == WHOLE_TOKENS;
 }
 
-static const char *problem_refusal(const wa_problem *problem)
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           wa_pass pass)
 {
+    if (!wa_has_wgmma(device))
+        return "";
     if (problem->dtype == WINATTN_FP32)
         return "fp32 would be rounded";
     if (wa_problem_padding(problem) != 0)
@@ -106,7 +108,7 @@ static const char *problem_refusal(const wa_problem *problem)
                "209) to 256 tokens";
     if (!wa_wgmma_table_is_small(problem))
         return "no gradients of tables of more entries than pairs are made so";
-    if (!wa_wgmma_copies(problem, WA_BACKWARD))
+    if (!wa_wgmma_copies(problem, pass))
         return "rows are not copied in 16 bytes";
     return NULL;
 }
@@ -129,18 +131,14 @@ static const char *fit(const wa_problem *problem, const wa_device *device,
 /* ---- The plan ---- */
 
 static void set_step(const wa_problem *problem, const wa_device *device,
-                     const char *kernel, const window_shape *s, wa_step *step)
+                     const char *kernel, uint32_t block_rows,
+                     uint32_t block_keys, const window_shape *s, wa_step *step)
 {
     char *text = step->defines;
-    const size_t size = sizeof step->defines;
-    step->kernel = kernel;
-    step->work_group = work_items(s);
-    step->local_bytes = local_bytes(problem, s);
-    text[0] = 0;
-    wa_append_problem(problem, device, step->block_rows, step->block_keys,
-                      text, size);
-    wa_append_switch(text, size, WA_SWITCH(STAGES), s->stages);
-    wa_append_matrix_unit_options(device, text, size);
+    wa_begin_step(problem, device, kernel, block_rows, block_keys,
+                  work_items(s), local_bytes(problem, s), step);
+    wa_append_switch(text, sizeof step->defines, WA_SWITCH(STAGES), s->stages);
+    wa_append_matrix_unit_options(device, text, sizeof step->defines);
 }
 
 /* NULL, or why not. */
@@ -153,14 +151,12 @@ static const char *plan_whole(const wa_problem *problem,
                           .other_bytes = BYTES_OF_KEY,
                           .stages = MOST_STAGES,
                           .is_whole = true};
-    wa_step *step = &plan->step[WA_STEP_KEYS];
     wa_schedule *s = &plan->schedule;
     const char *why = fit(problem, device, &shape);
     if (why)
         return why;
-    step->block_rows = WHOLE_TOKENS;
-    step->block_keys = WHOLE_TILE;
-    set_step(problem, device, "window_gradients_wgmma", &shape, step);
+    set_step(problem, device, "window_gradients_wgmma", WHOLE_TOKENS,
+             WHOLE_TILE, &shape, &plan->step[WA_STEP_KEYS]);
     plan->fused = true;
     s->row_blocks = s->key_blocks = s->windows_per_group = 1;
     /* registers allow one on a compute unit */
@@ -190,20 +186,16 @@ static const char *plan_pair(const wa_problem *problem,
                          .tile = TILE_KEYS,
                          .other_bytes = BYTES_OF_ROW,
                          .stages = MOST_STAGES};
-    wa_step *first = &plan->step[WA_STEP_ROWS];
-    wa_step *last = &plan->step[WA_STEP_KEYS];
     wa_schedule *s = &plan->schedule;
     const char *why = fit(problem, device, &rows);
     if (!why)
         why = fit(problem, device, &keys);
     if (why)
         return why;
-    first->block_rows = TAKEN_ROWS;
-    first->block_keys = rows.tile;
-    set_step(problem, device, "window_rows_wgmma", &rows, first);
-    last->block_rows = keys.tile;
-    last->block_keys = TAKEN_ROWS;
-    set_step(problem, device, "window_keys_wgmma", &keys, last);
+    set_step(problem, device, "window_rows_wgmma", TAKEN_ROWS, rows.tile,
+             &rows, &plan->step[WA_STEP_ROWS]);
+    set_step(problem, device, "window_keys_wgmma", keys.tile, TAKEN_ROWS,
+             &keys, &plan->step[WA_STEP_KEYS]);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, TAKEN_ROWS);
     s->key_blocks = wa_ceil_div(problem->keys, TAKEN_ROWS);
@@ -219,17 +211,20 @@ static const char *plan_pair(const wa_problem *problem,
     return NULL;
 }
 
-bool wa_plan_wgmma_window_backward(const wa_problem *problem,
-                                   const wa_device *device, wa_plan *plan)
+static const char *take(const wa_problem *problem, const wa_device *device,
+                        const wa_tuned_shape *none, wa_plan *plan)
 {
-    if (problem->variant == WINATTN_SLIDING || !wa_has_wgmma(device))
-        return false;
-    const char *why = problem_refusal(problem);
+    const char *why = is_whole(problem) ? plan_whole(problem, device, plan)
+                                        : plan_pair(problem, device, plan);
+    (void)none;
     if (!why)
-        why = is_whole(problem) ? plan_whole(problem, device, plan)
-                                : plan_pair(problem, device, plan);
-    if (why)
-        return wa_refuse_wgmma(plan, why);
-    wa_take_wgmma(plan);
-    return true;
+        wa_set_wgmma_access(plan);
+    return why;
 }
+
+const wa_family wa_hopper_gradients = {.engine = WA_ENGINE_WGMMA,
+                                       .pass = WA_BACKWARD,
+                                       .tuned = WA_TUNED_KERNELS,
+                                       .speed = WA_WGMMA_SPEED,
+                                       .refusal = refusal,
+                                       .take = take};
