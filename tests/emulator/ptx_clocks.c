@@ -23,7 +23,7 @@ static size_t clock_bytes(const ptx_races *r)
 
 static void join(const ptx_races *r, ptx_clock *to, const ptx_clock *from)
 {
-    for (uint32_t i = 0; i < MOST_HALVES; i++)
+    for (uint32_t i = 0; i < r->parts; i++)
         to->all[i] = to->all[i] > from->all[i] ? to->all[i] : from->all[i];
     for (uint32_t i = 0; i < r->agents; i++)
         to->of[i] = to->of[i] > from->of[i] ? to->of[i] : from->of[i];
@@ -32,18 +32,18 @@ static void join(const ptx_races *r, ptx_clock *to, const ptx_clock *from)
 /* Finds `all` anew. */
 static void settle(const ptx_races *r, ptx_clock *clock)
 {
-    for (uint32_t half = 0; half < r->halves; half++) {
+    for (uint32_t part = 0; part < r->parts; part++) {
         uint32_t least = UINT32_MAX;
-        for (uint32_t i = half * HALF_LANES;
-             i < (half + 1) * HALF_LANES && i < r->items; i++)
+        for (uint32_t i = part * r->part;
+             i < (part + 1) * r->part && i < r->items; i++)
             least = clock->of[i] < least ? clock->of[i] : least;
-        clock->all[half] = least;
+        clock->all[part] = least;
     }
 }
 
 static void reset(const ptx_races *r, ptx_clock *clock)
 {
-    for (uint32_t i = 0; i < MOST_HALVES; i++)
+    for (uint32_t i = 0; i < r->parts; i++)
         clock->all[i] = r->base - 1;
     for (uint32_t i = 0; i < r->agents; i++)
         clock->of[i] = r->base - 1;
@@ -117,14 +117,17 @@ ptx_races *ptx_races_new(const ptx_group *group)
     if (!r)
         return NULL;
     r->items = group->wave_count * group->width;
-    r->halves = (r->items + HALF_LANES - 1) / HALF_LANES;
+    r->part = group->width < MOST_PART ? group->width : MOST_PART;
+    while (r->part * MOST_PARTS < r->items)
+        r->part *= 2;
+    r->parts = (r->items + r->part - 1) / r->part;
     r->agents = 2 * r->items + MOST_MBARRIERS;
     r->shift = cell_shift(group->kernel->code);
     const size_t cells = (group->kernel->shared_bytes >> r->shift) + 1;
     r->cells = calloc(cells, sizeof *r->cells);
-    r->readings = calloc(cells * r->halves, sizeof *r->readings);
+    r->readings = calloc(cells * r->parts, sizeof *r->readings);
     r->joined = malloc(clock_bytes(r));
-    bool ok = r->halves <= MOST_HALVES && r->cells && r->readings && r->joined;
+    bool ok = r->cells && r->readings && r->joined;
     for (unsigned w = 0; w < group->wave_count; w++) {
         r->waves[w].common = malloc(clock_bytes(r));
         ok = ok && r->waves[w].common;
@@ -192,9 +195,11 @@ static void gather(ptx_wave *wave, ptx_clock *to)
         join(r, to, k->lane[lane]);
     LANE_FOR (first_lanes(wave->group->width))
         add_own(wave, lane, to);
-    const uint32_t first = ptx_agent(wave, 0) / HALF_LANES;
-    for (uint32_t half = 0; half * HALF_LANES < wave->group->width; half++)
-        to->all[first + half] = k->epoch;
+    const uint32_t first = ptx_agent(wave, 0) / r->part;
+    for (uint32_t n = 0; n * r->part < wave->group->width; n++)
+        to->all[first + n] = k->epoch;
+    if (r->part > wave->group->width) /* other waves have some of it */
+        settle(r, to);
 }
 
 /* The mask is of all lanes, see is_collective. */

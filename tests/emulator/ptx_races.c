@@ -74,15 +74,15 @@ static bool is_ordered(const access *a, const ptx_cell *c)
 static bool are_readings_ordered(const access *a, size_t cell)
 {
     const ptx_races *r = a->wave->group->races;
-    const ptx_reading *readings = &r->readings[cell * r->halves];
-    for (uint32_t left = r->cells[cell].readers; left; left &= left - 1) {
-        const uint32_t half = (uint32_t)__builtin_ctz(left);
-        const ptx_reading *reading = &readings[half];
-        if (reading->epoch <= a->known->all[half])
+    const ptx_reading *readings = &r->readings[cell * r->parts];
+    for (uint64_t left = r->cells[cell].readers; left; left &= left - 1) {
+        const uint32_t part = (uint32_t)__builtin_ctzll(left);
+        const ptx_reading *reading = &readings[part];
+        if (reading->epoch <= a->known->all[part])
             continue;
         for (uint32_t lanes = reading->lanes; lanes; lanes &= lanes - 1) {
             const uint32_t reader =
-                half * HALF_LANES + (uint32_t)__builtin_ctz(lanes);
+                part * r->part + (uint32_t)__builtin_ctz(lanes);
             if (reader == a->item || a->known->of[reader] >= reading->epoch)
                 continue;
             if (ptx_is_round_over(a->wave, a->lane, reader, reading->epoch))
@@ -98,14 +98,14 @@ static bool are_readings_ordered(const access *a, size_t cell)
  * kept; of others all, as if they were of the first one's epoch. */
 static void note_reading(ptx_races *r, const access *a, size_t cell)
 {
-    const uint32_t half = a->item / HALF_LANES;
-    ptx_reading *reading = &r->readings[cell * r->halves + half];
-    if (!(r->cells[cell].readers >> half & 1) ||
-        reading->epoch <= a->known->all[half] ||
+    const uint32_t part = a->item / r->part;
+    ptx_reading *reading = &r->readings[cell * r->parts + part];
+    if (!(r->cells[cell].readers >> part & 1) ||
+        reading->epoch <= a->known->all[part] ||
         reading->epoch / ROUND != a->epoch / ROUND)
         *reading = (ptx_reading){.epoch = a->epoch};
-    r->cells[cell].readers |= 1u << half;
-    reading->lanes |= 1u << a->item % HALF_LANES;
+    r->cells[cell].readers |= (uint64_t)1 << part;
+    reading->lanes |= 1u << a->item % r->part;
 }
 
 /* The cells of so many bytes from `offset` on. */

@@ -19,13 +19,13 @@
 
 #include "ptx_code.h"
 
-enum { HALF_LANES = 32, MOST_HALVES = 32, MOST_MBARRIERS = 256 };
+enum { MOST_PART = 32, MOST_PARTS = 64, MOST_MBARRIERS = 256 };
 
 /* Up to which epoch the accesses of each agent are known: of work-items, their
- * engines, barriers' engines. `all`: of each 32 work-items that follow each
- * other, to the least of them. */
+ * engines, barriers' engines. `all`: of each part, to the least of its
+ * work-items. */
 typedef struct ptx_clock {
-    uint32_t all[MOST_HALVES];
+    uint32_t all[MOST_PARTS];
     uint32_t of[];
 } ptx_clock;
 
@@ -51,20 +51,23 @@ typedef struct ptx_mbarrier {
 /* A piece of memory that is always written as a whole. */
 typedef struct ptx_cell {
     uint32_t epoch, who, line; /* of the last write */
-    uint32_t readers;          /* since: a bit for each 32 work-items */
+    uint64_t readers;          /* since: a bit for each part */
 } ptx_cell;
 
-/* By 32 work-items that follow each other: when and by which. */
+/* By a part: when and by which. */
 typedef struct ptx_reading {
     uint32_t epoch, lanes;
 } ptx_reading;
 
 typedef struct ptx_races {
-    uint32_t items, halves, agents;
+    uint32_t items, agents;
+    /* work-items that follow each other, of one wave unless there are more
+     * than MOST_PARTS of them; and how many such parts there are */
+    uint32_t part, parts;
     uint32_t base;  /* this work-group's first epoch */
     unsigned shift; /* a cell is 1 << shift bytes */
     ptx_cell *cells;
-    ptx_reading *readings; /* [cell][half] */
+    ptx_reading *readings; /* [cell][part] */
     ptx_knowledge waves[MOST_WAVES];
     ptx_mbarrier mbarriers[MOST_MBARRIERS];
     unsigned mbarrier_count;

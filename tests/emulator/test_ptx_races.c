@@ -238,6 +238,36 @@ static void check(const twins *all, size_t count)
         (void)state;                                                          \
         check(name, sizeof name / sizeof *name);                              \
     }
+/* Two waves of fewer than 32 lanes, of which the second has met by itself
+ * before: when both have met, the first reads what the second writes later. */
+#define NARROW(lanes, bytes, sync)                                            \
+    "setp.lt.u32 %p4, %r1, " lanes ";\n@%p4 bra met;\n" SYNC_WAVE SYNC_WAVE   \
+    "met:\n" PUT SYNC "@!%p4 bra late;\nxor.b32 %r10, %r4, " bytes ";\n" LOOK \
+    "late:\nmov.u32 %r20, 2000;\nagain:\nsub.s32 %r20, %r20, 1;\n"            \
+    "setp.ne.u32 %p5, %r20, 0;\n@%p5 bra again;\n" sync                       \
+    "@!%p4 st.shared.u32 [%r4], %r1;\n"
+static void check_narrow(void **state)
+{
+    static const struct {
+        size_t lanes;
+        const char *bad, *good;
+    } waves[] = {
+        {8, NARROW("8", "32", ""), NARROW("8", "32", SYNC)},
+        {16, NARROW("16", "64", ""), NARROW("16", "64", SYNC)},
+    };
+    static uint32_t words[MOST_WORDS];
+    (void)state;
+    for (size_t i = 0; i < sizeof waves / sizeof *waves; i++) {
+        const size_t lanes = waves[i].lanes;
+        const char *said = run_wide(waves[i].bad, 2 * lanes, lanes, words);
+        if (!strstr(said, "nothing orders these"))
+            fail_msg("waves of %zu: \"%s\"", lanes, said);
+        said = run_wide(waves[i].good, 2 * lanes, lanes, words);
+        if (*said)
+            fail_msg("waves of %zu, mended: \"%s\"", lanes, said);
+    }
+}
+
 CHECK(local)
 CHECK(copies)
 CHECK(global)
@@ -249,7 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(check_local),    cmocka_unit_test(check_copies),
         cmocka_unit_test(check_global),   cmocka_unit_test(check_unset),
-        cmocka_unit_test(check_barriers),
+        cmocka_unit_test(check_barriers), cmocka_unit_test(check_narrow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
