@@ -6,18 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/fragment_session.h"
 #include "kit/runner.h"
 #include "session/self_test.h"
 #include "session/session.h"
-
-static const wa_matrix_unit *own_unit(void)
-{
-    wa_device own;
-    assert_int_equal(wa_device_query(device.id, &own), WINATTN_SUCCESS);
-    if (!own.matrix_unit)
-        skip();
-    return own.matrix_unit;
-}
 
 static winattn_status check(winattn_dtype dtype, const char *build_options)
 {
@@ -35,17 +27,14 @@ static winattn_status check(winattn_dtype dtype, const char *build_options)
     return status;
 }
 
-static bool multiplies(const wa_matrix_unit *unit, int dtype)
-{
-    return dtype != WINATTN_FP32 || unit->has_tf32;
-}
-
 static void unit_passes(void **state)
 {
     (void)state;
-    const wa_matrix_unit *unit = own_unit();
+    const wa_matrix_unit *unit = device_unit();
+    if (!unit)
+        skip();
     for (int dtype = WINATTN_FP32; dtype <= WINATTN_BF16; dtype++)
-        if (multiplies(unit, dtype) &&
+        if (has_fragments(dtype) &&
             check((winattn_dtype)dtype, "") != WINATTN_SUCCESS)
             fail_msg("%s: %s", unit->name, winattn_last_reason());
 }
@@ -76,8 +65,8 @@ static void faults_are_found(void **state)
                     "(ushort)(-(exists)),0,to)",
          " is 0, not "},
     };
-    const wa_matrix_unit *unit = own_unit();
-    if (unit->copies_async)
+    const wa_matrix_unit *unit = device_unit();
+    if (!unit || unit->copies_async)
         skip();
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         for (int dtype = faults[i].first;

@@ -2,6 +2,7 @@
  * The table of made-up devices. */
 #include "devices.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "device/matrix_unit.h"
@@ -96,4 +97,47 @@ const wa_device *made_up_device(const char *name)
         if (strcmp(made_up_devices[i].name, name) == 0)
             return &made_up_devices[i];
     return NULL;
+}
+
+bool device_is_like(const wa_device *seen, const wa_device *wanted,
+                    char text[256])
+{
+#define SAME(member)                                                          \
+    if (seen->member != wanted->member) {                                     \
+        snprintf(text, 256, "%s: " #member " is %llu, not %llu",              \
+                 wanted->name, (unsigned long long)seen->member,              \
+                 (unsigned long long)wanted->member);                         \
+        return false;                                                         \
+    }
+    SAME(vendor)
+    SAME(is_cpu)
+    SAME(has_int64)
+    SAME(compiles)
+    SAME(compute_units)
+    SAME(clock_mhz)
+    SAME(max_work_group)
+    SAME(address_bits)
+    SAME(vector_lanes)
+    SAME(wave)
+    SAME(sub_group)
+    SAME(registers)
+    SAME(register_words)
+    SAME(local_bytes)
+    SAME(local_capacity)
+    SAME(local_is_global)
+    SAME(compute_capability)
+    SAME(has_fma)
+    SAME(miscompiles_barriers)
+    SAME(breaks_barriers)
+    SAME(splits_half_vectors)
+    SAME(aligns_half_vectors)
+    SAME(limits_registers)
+    SAME(reports_kernel_sizes)
+    SAME(loop_limit)
+    SAME(has_matrix_extension)
+#undef SAME
+    if (seen->matrix_unit == wanted->matrix_unit)
+        return true;
+    snprintf(text, 256, "%s: has another matrix unit", wanted->name);
+    return false;
 }

@@ -14,4 +14,9 @@ extern const size_t made_up_count;
 /* NULL if there is none of that name. */
 const wa_device *made_up_device(const char *name);
 
+/* Is all the same that a plan follows from, but for names, versions and the
+ * limits of buffers and of arguments? If not, the text says what differs. */
+bool device_is_like(const wa_device *seen, const wa_device *wanted,
+                    char text[256]);
+
 #endif

@@ -5,10 +5,8 @@
 
 bool has_fragments(int dtype)
 {
-    wa_device told;
-    assert_int_equal(wa_device_query(device.id, &told), WINATTN_SUCCESS);
-    return told.matrix_unit &&
-           (dtype != WINATTN_FP32 || told.matrix_unit->has_tf32);
+    const wa_matrix_unit *unit = device_unit();
+    return unit && (dtype != WINATTN_FP32 || unit->has_tf32);
 }
 
 wa_session *fragment_session(void)

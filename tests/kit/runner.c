@@ -59,7 +59,7 @@ bool keeps_barriers(void)
     return !found.breaks_barriers;
 }
 
-static const wa_matrix_unit *own_unit(void)
+const wa_matrix_unit *device_unit(void)
 {
     wa_device found;
     return wa_device_query(device.id, &found) == WINATTN_SUCCESS
@@ -176,7 +176,7 @@ int runner_main(const test_program *program, int count, char **arguments)
                               chosen.tier == WINATTN_TIER_LOCAL ||
                               program->words[0] == WORD_UNIT;
     if (chosen.has_own_unit)
-        chosen.matrix_unit = own_unit();
+        chosen.matrix_unit = device_unit();
     if (!planned_lacks_unit(&device, chosen.tier) &&
         (!has_barriers || keeps_barriers()))
         result = runner_run(program->groups, program->group_count);

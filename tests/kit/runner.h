@@ -70,6 +70,8 @@ extern test_device device;
 /* False, and printed why, if there is none. */
 bool runner_open(void);
 void runner_close(void);
+/* The matrix unit that it takes; NULL: it has none that is known. */
+const wa_matrix_unit *device_unit(void);
 /* PoCL below 5 runs every tier; other devices may refuse one. */
 bool device_is_pocl(void);
 /* Kernels with barriers in loops are those of tiers local and matrix.
