@@ -233,5 +233,8 @@ static const char *const sliding[] = {
     "shape=1:1:1:2:1:0:0:1:1:1:1:1:1:1:0 "
     "| queries=60 keys=90 block=30 query_offset=30 data=steep d_lse=1",
     "variant=sliding dim=200 block=16",
+    /* a delta from o that is off by more than dq may be */
+    "given=1 variant=sliding dim=20 block=16 more=2 "
+    "| queries=150 block=50 data=dominant windows=1 heads=2",
 };
 TABLE(matrix_sliding_gradients, "sliding", sliding);
