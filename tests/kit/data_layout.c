@@ -265,7 +265,10 @@ void data_place(case_buffers *d)
                            (id >= T_DQ && id <= T_DV && complete)) &&
                           part < shared;
         t->buffer = packs && part > 0 ? d->tensor[first].buffer : d->buffers++;
-        t->offset = GUARD;
+        /* What is read alone has as many bytes as it needs, and where it is
+         * contiguous begins with its buffer: a GPU in software tells of reads
+         * before and behind it. */
+        t->offset = t->is_output || layout != LAYOUT_CONTIGUOUS ? GUARD : 0;
         /* tokens on a grid and tables have their heads inside */
         const bool inside = t->on_grid || ((id == T_BIAS || id == T_DBIAS) &&
                                            case_has_table(&d->c));
@@ -294,7 +297,9 @@ void data_place(case_buffers *d)
         }
         if (id == T_LOGIT_SCALE || id == T_D_LOGIT_SCALE) /* no strides */
             nest(t, heads_first, none);
-        const size_t end = t->offset + span_bytes(t) + GUARD;
+        const size_t bytes = span_bytes(t);
+        const size_t end =
+            t->offset + bytes + (t->is_output || bytes == 0 ? GUARD : 0);
         buffer_image *image = &d->buffer[t->buffer];
         image->size = end > image->size ? end : image->size;
     }

@@ -5,7 +5,7 @@
 
 #include "data.h"
 
-#define GUARD 256 /* bytes before and behind every buffer's tensors */
+#define GUARD 256 /* bytes before and behind tensors that are written */
 
 /* Which tensors there are, of which kind and extents. */
 void data_describe(case_buffers *d);
