@@ -155,6 +155,9 @@ static const char *const backward[] = {
     "queries=49 dim=49 bias=same mask=regions mask_windows=2",
     "queries=1 keys=100 dim=10 bias=fp32",
     "queries=24 keys=30 dim=24 mask=fp32 mask_windows=2 bias=fp32",
+    /* a delta from o that is off by more than dk may be */
+    "given=1 variant=sliding dtype=fp16 dim=20 block=16 "
+    "| queries=150 block=50 data=dominant windows=1 heads=2",
 };
 TABLE(local_backward_programs, "backward", "windows", backward);
 
