@@ -28,18 +28,25 @@ typedef float mask_storage;
 #if BIAS && TABLE == 2
 #define BIAS_PARAMETER                                                        \
     __global const bias_storage *bias, __global const int *table_index,
+#define BIAS_TENSORS .bias = bias, .table_index = table_index,
 #elif BIAS
 #define BIAS_PARAMETER __global const bias_storage *bias,
+#define BIAS_TENSORS .bias = bias,
 #else
 #define BIAS_PARAMETER
+#define BIAS_TENSORS
 #endif
 #if MASK_READS_REGIONS(MASK)
 #define MASK_PARAMETERS                                                       \
     __global const uchar *query_regions, __global const uchar *key_regions,
+#define MASK_TENSORS                                                          \
+    .query_regions = query_regions, .key_regions = key_regions,
 #elif MASK_READS_ARRAY(MASK)
 #define MASK_PARAMETERS __global const mask_storage *mask,
+#define MASK_TENSORS .mask = mask,
 #else
 #define MASK_PARAMETERS
+#define MASK_TENSORS
 #endif
 #if VARIANT == COSINE
 #define LOGIT_SCALE_PARAMETER __global const float *logit_scale,

@@ -53,7 +53,5 @@ REQUIRE(NK)
 /* Of a key, in a mean of keys of length 1: a number of 16 bits. */
 #define MOST_INVERSE 16384.0f
 
-#include "common/cosine.cl"
 #include "common/parameters.cl"
-#include "common/score_bias.cl"
-#include "common/visibility.cl"
+#include "common/weights.h"

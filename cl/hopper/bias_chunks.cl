@@ -8,7 +8,6 @@
  * copy by a wave asks the first level of cache for four lines, not for 16. */
 #ifndef BIAS_CHUNKS_CL
 #define BIAS_CHUNKS_CL
-#include "common/score_bias_tensors.cl"
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 

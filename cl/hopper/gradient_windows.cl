@@ -11,7 +11,6 @@
 #define GRADIENT_WINDOWS_CL
 #include "common/even_part.cl"
 #include "common/problem.cl"
-#include "common/score_bias_tensors.cl"
 #include "hopper/bias_chunks.cl"
 #include "hopper/gradient_products.cl"
 #include "hopper/lanes.cl"

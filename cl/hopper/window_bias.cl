@@ -6,7 +6,6 @@
 #ifndef WINDOW_BIAS_CL
 #define WINDOW_BIAS_CL
 #include "common/problem.cl"
-#include "common/score_bias_tensors.cl"
 #include "hopper/window_extents.h"
 
 #include "hopper/bias_chunks.cl"

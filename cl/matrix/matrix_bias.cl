@@ -5,19 +5,7 @@
  * problem.cl. */
 #ifndef MATRIX_BIAS_CL
 #define MATRIX_BIAS_CL
-#include "common/score_bias_tensors.cl"
 #include "matrix/geometry.cl"
-
-INLINE float bias_of(const forward_args *args,
-                     const score_bias_view *score_bias, int row, int key)
-{
-#if BIAS
-    return JOIN(load, BIAS_SUFFIX)(score_bias->bias,
-                                   bias_at(args, score_bias, row, key));
-#else
-    return 0.0f;
-#endif
-}
 
 #if HAS_LOCAL_BIAS_CACHE
 #if BIAS == 1 && !MASK_IN_LOCAL
@@ -31,8 +19,7 @@ INLINE cached_bias bias_to_cache(const forward_args *args,
                                  int key)
 {
 #if MASK_IN_LOCAL
-    return bias_of(args, score_bias, row, key) +
-           mask_of(args, score_bias, row, key);
+    return added_to_logit(args, score_bias, row, key);
 #elif BIAS == 1
     return ((__global const storage_bits *)
                 score_bias->bias)[bias_at(args, score_bias, row, key)];
@@ -148,20 +135,6 @@ INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
                                        : key_region(args, score_bias, i));
 }
 #endif
-
-/* What is added to the logits of a work tile whose window's coordinates are
- * known. */
-INLINE score_bias_view score_bias_at(const score_bias_tensors *tensors,
-                                     const forward_args *args, work_tile u,
-                                     const window_coord *coord)
-{
-#if MASK_FOLLOWS_GRID(MASK)
-    const score_bias_view score_bias = {.coord = *coord};
-    return score_bias;
-#else
-    return score_bias_of(tensors, args, u);
-#endif
-}
 
 /* Has the window of a tile scheduler more than one region? */
 #if MASK_FOLLOWS_GRID(MASK)

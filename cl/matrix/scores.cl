@@ -56,8 +56,7 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
             min(rows->row + value_query(w->lane, i), rows->last_row);
         const int at = tile * TILE_N + value_key(w->lane, i);
         const int column = key + (full ? at : min(at, count - 1));
-        added[i] = OF_PAIR(bias_of, args, score_bias, row, column) +
-                   OF_PAIR(mask_of, args, score_bias, row, column);
+        added[i] = OF_PAIR(added_to_logit, args, score_bias, row, column);
     }
 #endif
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {

@@ -20,12 +20,10 @@ expand_table(const forward_args args, BIAS_PARAMETER __global float *to,
 {
     const size_t index = get_global_id(0);
     const uint row = (uint)(index % NQ);
-    score_bias_view score_bias = {.unused = 0};
-    work_tile u;
-    u.head = (uint)(index / NQ);
-    SET_BIAS(score_bias, args, u)
+    const work_tile of_head = {.head = (uint)(index / NQ)};
+    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
+    const score_bias_view score_bias = score_bias_of(&tensors, &args, of_head);
     to += at + index * NK;
     for (int key = 0; key < NK; key++)
-        to[key] = JOIN(load, BIAS_SUFFIX)(
-            score_bias.bias, bias_at(&args, &score_bias, (int)row, key));
+        to[key] = bias_of(&args, &score_bias, (int)row, key);
 }
