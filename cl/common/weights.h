@@ -18,7 +18,6 @@
 #define MAX_LOGIT_SCALE 4.6051702f
 #define NORM_EPSILON 1e-12f
 
-#if VARIANT == COSINE
 INLINE float cosine_scale(const forward_args *args,
                           __global const float *logit_scale, uint head)
 {
@@ -43,6 +42,7 @@ INLINE float inverse_norm(float sum_of_squares)
 {
     return 1.0f / fmax(sqrt(sum_of_squares), NORM_EPSILON);
 }
+#if VARIANT == COSINE
 #define HEAD_SCALE(args, logit_scale, head)                                   \
     cosine_scale(args, logit_scale, head)
 #else

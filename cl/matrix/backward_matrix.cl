@@ -28,340 +28,248 @@
 #include "matrix/fused_keys.cl"
 #include "matrix/fused_pipeline.cl"
 #include "matrix/fused_rows.cl"
-#include "matrix/waves.cl"
 
 /* What a wave sums from q block to q block. */
 typedef struct kept_sums {
-#if BIAS && KEEPS_DBIAS
-    float (*dbias)[ACC_PER_LANE]; /* [KEY_TILES] */
-#endif
-#if !SINGLE_Q_BLOCK
-    /* [KEY_TURNS], of all q blocks of a window; dK times `ds_scale` */
-    __private float (*dv)[DIM_TILES][ACC_PER_LANE],
-        (*dk)[DIM_TILES][ACC_PER_LANE];
+    float (*dbias)[ACC_PER_LANE]; /* [KEY_TILES], with KEEPS_DBIAS */
+    /* where a window has several q blocks: [KEY_TURNS], of all of them; dK
+     * times `ds_scale` */
+    __private float (*dv)[KEY_SUM_TILES][ACC_PER_LANE];
+    __private float (*dk)[KEY_SUM_TILES][ACC_PER_LANE];
     float ds_scale;
-#endif
     float scale; /* for d_logit_scale, of a lane's own rows */
 } kept_sums;
+/* Turns whose sums are kept. */
+#define KEPT_TURNS (SINGLE_Q_BLOCK ? 1 : KEY_TURNS)
 
 /* ---- A q block ---- */
 
-INLINE q_block q_block_of(uint step, const fused_job *job,
-                          const fused_memory *memory,
-                          const backward_args *args, const tile_scheduler *at,
-                          __local const ushort *ring, int wave_of_team)
+INLINE q_block q_block_of(uint step, const fused_group *g,
+                          const backward_args *args, const tile_scheduler *at)
 {
     const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
-    const uint number = SINGLE_Q_BLOCK ? 0 : step % job->keys.q_blocks;
+    const uint number = SINGLE_Q_BLOCK ? 0 : step % g->keys.q_blocks;
+    __local const ushort *ring = g->of.copies.ring;
     __local const ushort *stage = ring + step % STAGES * STAGE_SIZE;
     __local const ushort *key_stage =
-        ring + KEY_STAGE(step / job->keys.q_blocks % STAGES);
+        ring + KEY_STAGE(step / g->keys.q_blocks % STAGES);
     q_block v = {.args = args,
                  .at = at,
-                 .head = job->first_head + number / row_blocks,
+                 .head = g->first_head + number / row_blocks,
                  .first_row =
                      BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS,
                  .key_count = NK,
-                 .is_last = number + 1 == job->keys.q_blocks,
-                 .fast_store = job->fast_store,
+                 .is_last = number + 1 == g->keys.q_blocks,
+                 .fast_store = g->fast_store,
                  .scale = args->forward.scale,
                  .ds_scale = 1.0f,
                  .q = stage + Q_OFFSET,
                  .d_o = stage + D_O_OFFSET,
                  .k = key_stage + K_OFFSET,
                  .v = key_stage + V_OFFSET,
-                 .lse = memory->lse_rows + step % KEY_STAGES * BLOCK_ROWS,
-                 .out = memory->o_rows + wave_of_team * OUT_SIZE};
+                 .lse = g->lse_rows + step % KEY_STAGES * BLOCK_ROWS,
+                 .out = g->o_rows + g->of.me.wave * OUT_SIZE};
     v.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v.first_row);
-#if VARIANT == COSINE
-    v.scale = SINGLE_Q_BLOCK
-                  ? job->scale
-                  : cosine_scale(&args->forward, job->logit_scale, v.head);
-    v.q_inverses = memory->q_inverses;
-    v.k_inverses = memory->k_inverses;
-#endif
+    if (VARIANT == COSINE)
+        v.scale = SINGLE_Q_BLOCK ? g->scale
+                                 : cosine_scale(&args->forward,
+                                                g->of.of.logit_scale, v.head);
+    find_local(&v, &g->of);
     return v;
 }
 
 /* What a q block has to be measured or found before it is computed with; the
- * team meets again where there is something. Has the window several regions?
- */
-INLINE int prepare_q_block(const q_block *now, uint step, uint *kept_regions,
-                           const fused_job *job, const fused_memory *memory,
-                           const score_bias_tensors *tensors, work_tile of,
-                           const work_item *me, const wave *w)
+ * team meets again where there is something. */
+INLINE void prepare_q_block(q_block *here, uint step, uint *kept_regions,
+                            const fused_group *g, const wave *w)
 {
-    int has_shift_boundary = 0;
+    const work_item *me = &g->of.me;
     int meets = VARIANT == COSINE;
-#if RESCALES && LATE_COPIES
-    meets |= job->has_o_lse;
-    if (job->has_o_lse && me->lane == 0)
-        memory->largest_v[(step + 1) % 2] = 0;
-    if (job->has_o_lse && now->at->exists) /* else nobody wrote v */
-        measure_values(&memory->largest_v[step % 2], now->v, me->wave,
-                       memory->own_ds_scale, w);
-#endif
-#if VARIANT == COSINE
-    const uint number = SINGLE_Q_BLOCK ? 0 : step % job->keys.q_blocks;
-    const measured_rows measured[2] = {
-        {memory->q_inverses, now->q, BLOCK_ROWS, 1.0f},
-        {memory->k_inverses, now->k, BLOCK_KEYS, 1.0f}};
-    if (number == 0)
-        measure_rows(measured, 2, me->wave, w);
-    if (number != 0)
-        measure_rows(measured, 1, me->wave, w);
-#endif
-#if COMPARES_REGIONS
-    has_shift_boundary = HAS_SHIFT_BOUNDARY(*now->at);
-    const int has_new =
-        has_shift_boundary && has_new_regions(now->at, kept_regions);
-    meets |= has_new;
-    if (has_new) {
-        const forward_args *forward = &now->args->forward;
-        const score_bias_view regions =
-            score_bias_at(tensors, forward, of, &now->at->coord);
-        keep_regions(memory->row_regions, memory->key_regions, forward,
-                     &regions, 0, me->lane);
+    if (RESCALES && LATE_COPIES) {
+        meets |= g->has_o_lse;
+        if (g->has_o_lse && me->lane == 0)
+            g->largest_v[(step + 1) % 2] = 0;
+        if (g->has_o_lse && here->at->exists) /* else nobody wrote v */
+            measure_values(&g->largest_v[step % 2], here->v, me->wave,
+                           g->own_ds_scale, w);
     }
-#endif
+    if (VARIANT == COSINE) {
+        const uint number = SINGLE_Q_BLOCK ? 0 : step % g->keys.q_blocks;
+        const measured_rows measured[2] = {
+            {g->of.memory.inverses_m[me->team], here->q, BLOCK_ROWS, 1.0f},
+            {g->of.memory.inverses_n[me->team], here->k, BLOCK_KEYS, 1.0f}};
+        if (number == 0)
+            measure_rows(measured, 2, me->wave, w);
+        if (number != 0)
+            measure_rows(measured, 1, me->wave, w);
+    }
+    meets |=
+        find_regions(here, kept_regions, 1, &g->of.of.score_bias, me->lane);
     if (TEAMS_SYNC_TOGETHER || meets)
         TEAM_SYNC(me->team);
-    return has_shift_boundary;
 }
 
-/* The wave's tile of rows. */
-INLINE row_part find_rows(const q_block *now, int has_shift_boundary,
-                          const fused_memory *memory, int wave_of_team,
-                          const wave *w)
-{
-    const int tile = memory->row_tile;
-    const int exists = now->at->exists;
-    row_part part = {.rows = {.row = tile * TILE_M,
-                              .last_row = now->row_count - 1,
-                              .first_row = (int)now->first_row,
-                              .coord = now->at->coord}};
-    part.count =
-        exists && memory->weights.owns ? now->row_count - part.rows.row : 0;
-#if PADDING == 2
-    part.rows.holds_padding =
-        holds_padding(&now->args->forward.grid, &now->at->coord);
-#endif
-#if HAS_LOCAL_BIAS_CACHE
-    part.rows.local_score_bias =
-        memory->bias_cache + tile * KEY_TILES * TILE_ELEMENTS;
-#endif
-#if COMPARES_REGIONS
-    part.rows.key_regions = has_shift_boundary ? memory->key_regions : 0;
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        part.rows.region[r] = memory->row_regions[min(
-            part.rows.row + lane_query(w->lane, r), now->row_count - 1)];
-#endif
-    return part;
-}
-
-/* What must be known of the rows; of one subtile leaves P in `scores`, and dP
- * of tiles that keep it. */
-INLINE void find_statistics(row_statistics *s,
-                            float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+/* What must be known of the rows; of one subtile leaves P in `p`, and dP of
+ * tiles that keep it. */
+INLINE void find_statistics(row_work *rows,
+                            float p[TILES_PER_SUBTILE][ACC_PER_LANE],
                             float kept_dp[TILES_PER_SUBTILE][ACC_PER_LANE],
-                            row_part *part, const q_block *now,
-                            const score_bias_view *score_bias, uint step,
-                            const fused_job *job, const fused_memory *memory,
-                            const wave *w)
+                            const q_block *here, uint step,
+                            const fused_group *g, const wave *w)
 {
-    read_rows(part, now, job->d_lse, w);
-    const int takes_lse = lse_serves(job->has_lse, part, w);
-    start_statistics(s, job->has_o_lse || takes_lse, part->lse);
-    if (!job->has_o_lse) {
-        add_statistics(s, scores, kept_dp, part, now, score_bias, takes_lse,
-                       w);
+    row_statistics *s = &rows->s;
+    row_part *part = &rows->part;
+    read_rows(part, here, g->of.of.d_lse, w);
+    const int takes_lse = lse_serves(g->has_lse, part, w);
+    start_statistics(s, g->has_o_lse || takes_lse, part->lse);
+    if (!g->has_o_lse) {
+        add_statistics(s, p, kept_dp, part, here, takes_lse, w);
         finish_statistics(s, part, takes_lse, w);
         if (SUBTILES == 1 && !takes_lse)
             UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
                 UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-                    scores[t][i] *= s->sum[LANE_ROW(i)];
+                    p[t][i] *= s->sum[LANE_ROW(i)];
     }
-    if (job->has_o_lse) {
-#if STAGES > 1 /* else all copies are there */
-        AWAIT_COPIES(1);
-        WAVE_SYNC();
-#endif
-        take_delta(s, part, now, memory->o_rows, w);
-#if RESCALES && LATE_COPIES
-        /* |dP| is at most |dO| |v| */
-        float square[LANE_ROWS];
-        multiply_rows(square, now->d_o, now->d_o, part, w);
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            s->dp_bound[r] =
-                sqrt(square[r] * as_float(memory->largest_v[step % 2]));
-#endif
+    if (g->has_o_lse) {
+        if (STAGES > 1) { /* else all copies are there */
+            AWAIT_COPIES(1);
+            WAVE_SYNC();
+        }
+        take_delta(s, part, here, g->o_rows, w);
+        if (RESCALES && LATE_COPIES) {
+            /* |dP| is at most |dO| |v| */
+            float square[LANE_ROWS];
+            multiply_rows(square, here->d_o, here->d_o, part, w);
+            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                s->dp_bound[r] =
+                    sqrt(square[r] * as_float(g->largest_v[step % 2]));
+        }
     }
 }
 
 /* P and dS of the wave's tile of rows go to local memory, and dQ is stored. */
-INLINE void compute_rows(const q_block *now, uint step, kept_sums *sums,
-                         int has_shift_boundary,
-                         const score_bias_view *score_bias,
-                         const fused_job *job, const fused_memory *memory,
-                         int wave_of_team, const wave *w)
+INLINE void compute_rows(const q_block *here, uint step, kept_sums *sums,
+                         const fused_group *g, const wave *w)
 {
-    const int exists = now->at->exists;
-    const int computes = exists && memory->weights.owns;
-    row_part part =
-        find_rows(now, has_shift_boundary, memory, wave_of_team, w);
-    float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
+    float p[TILES_PER_SUBTILE][ACC_PER_LANE];
     float kept_dp[TILES_PER_SUBTILE][ACC_PER_LANE];
-    row_statistics statistics;
-    if (computes)
-        find_statistics(&statistics, scores, kept_dp, &part, now, score_bias,
-                        step, job, memory, w);
-#if BIAS
-    const dbias_target dbias = {
-#if KEEPS_DBIAS
-        .sums = sums->dbias,
-#endif
-        .workspace = job->bias_partials +
-                     (ulong)(now->head - job->first_head) * (NQ * NK) +
-                     now->first_row * NK,
-        .keys = NK
-    };
-#else
-    const dbias_target dbias = {.workspace = 0};
-#endif
-    if (computes)
-        differentiate_rows(scores, kept_dp, &dbias, job->dq, &sums->scale,
-                           &statistics, &part, now, score_bias,
-                           &memory->weights, job->has_o_lse,
-                           memory->own_ds_scale, w);
+    float dq[ROW_SUM_TILES][ACC_PER_LANE];
+    query_tile operands[TILES_PER_SUBTILE][WEIGHT_PARTS], mean[WEIGHT_PARTS];
+    row_work rows = {
+        .part = {.rows = {.row = g->tile * TILE_M,
+                          .last_row = here->row_count - 1,
+                          .first_row = (int)here->first_row,
+                          .coord = here->at->coord}},
+        .dbias = {.sums = sums->dbias,
+                  .workspace =
+                      g->bias_partials +
+                      (ulong)(here->head - g->first_head) * (NQ * NK) +
+                      here->first_row * NK,
+                  .keys = NK},
+        .weights = g->weights};
+    const int exists = here->at->exists;
+    rows.part.count =
+        exists && g->weights.owns ? here->row_count - rows.part.rows.row : 0;
+    if (!exists || !g->weights.owns)
+        return;
+    place_tile(&rows.part.rows, g->tile, 0, here, w);
+    find_statistics(&rows, p, kept_dp, here, step, g, w);
+    find_factors(&rows, here, g->own_ds_scale, w);
+    differentiate_rows(dq, operands, p, kept_dp, &rows, here, w);
+    mend_errors(dq, mean, &rows, g->has_o_lse, here, w);
+    store_dq(dq, operands, mean, &rows, g->of.of.dq, &sums->scale, here, w);
 }
 
 /* The power of two that dS of all rows gets, for dK. */
-INLINE float aligned_ds_scale(const fused_memory *memory, uint number,
+INLINE float aligned_ds_scale(const fused_group *g, uint number,
                               float kept_ds_scale)
 {
     float ds_scale = 1.0f;
-#if RESCALES
-    ds_scale =
-        SINGLE_Q_BLOCK || number == 0 ? memory->ds_scales[0] : kept_ds_scale;
-    UNROLL_FOR (int t = 0; t < ROW_TILES; t++)
-        ds_scale = fmin(ds_scale, memory->ds_scales[t]);
-#endif
+    if (RESCALES) {
+        ds_scale =
+            SINGLE_Q_BLOCK || number == 0 ? g->ds_scales[0] : kept_ds_scale;
+        UNROLL_FOR (int t = 0; t < ROW_TILES; t++)
+            ds_scale = fmin(ds_scale, g->ds_scales[t]);
+    }
     return ds_scale;
 }
 
 /* dV and dK of the wave's tiles of keys, once P and dS of all rows are there.
  */
-INLINE void compute_keys(q_block *now, uint number, kept_sums *sums,
-                         const fused_job *job, const fused_memory *memory,
-                         const work_item *me, const wave *w)
+INLINE void compute_keys(q_block *here, uint number, kept_sums *sums,
+                         const fused_group *g, const wave *w)
 {
-#if SINGLE_Q_BLOCK
-    now->ds_scale = aligned_ds_scale(memory, number, 1.0f);
-    KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++)
-        add_keys(turn, now, job, memory, me->team, me->wave, w);
-#else
-    const float earlier = sums->ds_scale;
-    now->ds_scale = aligned_ds_scale(memory, number, earlier);
-    KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++)
-        add_kept_keys(sums->dv + turn, sums->dk + turn, earlier, number == 0,
-                      turn, now, job, memory, me->wave, w);
-    sums->ds_scale = now->ds_scale;
-#endif
+    const float earlier = SINGLE_Q_BLOCK ? 1.0f : sums->ds_scale;
+    here->ds_scale = aligned_ds_scale(g, number, earlier);
+    KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++) {
+        if (SINGLE_Q_BLOCK)
+            add_keys(turn, here, g, w);
+        else
+            add_kept_keys(sums->dv + turn, sums->dk + turn, earlier, turn,
+                          number == 0, here, g, w);
+    }
+    sums->ds_scale = here->ds_scale;
 }
 
-/* ---- Gradients that windows share ---- */
+/* d_logit_scale of a head. Holds barriers of the work-group. */
+INLINE void leave_head_scale(kept_sums *sums, uint head, const fused_group *g,
+                             const forward_args *forward)
+{
+    leave_scale(sums->scale, head, g->scale_partials + (head - g->first_head),
+                SINGLE_Q_BLOCK, &g->of, forward);
+    sums->scale = 0.0f;
+}
 
 /* What is added to in the workspace starts at 0. */
-INLINE void clear_partials(const fused_job *job, uint flags, int item)
+INLINE void clear_partials(const fused_group *g, uint flags)
 {
+    const int item = g->of.me.id;
     const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
-#if VARIANT == COSINE && !SINGLE_Q_BLOCK
-    if (starts && (flags & ARG_D_LOGIT_SCALE) != 0 && item == 0)
-        for (uint i = 0; i < job->keys.heads_each; i++)
-            job->scale_partials[i] = 0.0f;
-#endif
-#if BIAS && !KEEPS_DBIAS
-    if (starts && (flags & ARG_DBIAS) != 0)
-        for (uint i = item; i < job->keys.heads_each * NQ * NK;
-             i += TEAM * WINDOWS_PER_GROUP)
-            job->bias_partials[i] = 0.0f;
-    barrier(CLK_GLOBAL_MEM_FENCE);
-#endif
+    if (VARIANT == COSINE && !SINGLE_Q_BLOCK && starts &&
+        (flags & ARG_D_LOGIT_SCALE) != 0 && item == 0)
+        for (uint i = 0; i < g->keys.heads_each; i++)
+            g->scale_partials[i] = 0.0f;
+    clear_dbias(g->bias_partials, (int)(g->keys.heads_each * NQ * NK), flags,
+                item);
 }
-
-#if VARIANT == COSINE
-/* What all lanes have summed for a head's d_logit_scale. Holds barriers of the
- * work-group. */
-INLINE void leave_scale(kept_sums *sums, uint head, const fused_job *job,
-                        const fused_memory *memory,
-                        const forward_args *forward, const work_item *me)
-{
-    __global float *partial = job->scale_partials + (head - job->first_head);
-    const float sum = sum_over_group(sums->scale, memory->lane_sums, me->id,
-                                     TEAM * WINDOWS_PER_GROUP);
-    sums->scale = 0.0f;
-    if (me->id == 0 && (forward->flags & ARG_D_LOGIT_SCALE) != 0) {
-        const float own = scale_gradient(forward, job->logit_scale, head, sum);
-        if (SINGLE_Q_BLOCK)
-            add_partial(partial, own, forward->flags);
-        else
-            *partial += own;
-    }
-}
-#endif
 
 /* ---- Windows ---- */
 
 /* All gradients of the windows of a tile scheduler. */
-INLINE void differentiate_windows(tile_scheduler here, kept_sums *sums,
-                                  grad_pipeline *pipeline,
-                                  const fused_job *job,
-                                  const fused_memory *memory,
-                                  const score_bias_tensors *tensors,
-                                  const backward_args *args, work_item *me,
-                                  wave *w)
+INLINE void differentiate_windows(tile_scheduler at, kept_sums *sums,
+                                  fused_group *g,
+                                  const backward_args *kernel_args, wave *w)
 {
-    uint table = 0; /* of tokens, of the last window that was found */
+    work_item *me = &g->of.me;
     uint cached_mask_class = ~0u; /* of windows whose bias is cached */
     uint kept_regions = ~0u;      /* and of those whose regions are */
-    for (uint step = 0; step < pipeline->steps; step++) {
+    for (uint step = 0; step < g->of.copies.steps; step++) {
         HIDE_LANE(me->lane);
-        RELOAD_ARGS(backward_args, now_args, args)
-        const forward_args *forward = &now_args->forward;
-        look_ahead(pipeline, &here, &table, memory, forward, me);
+        RELOAD_ARGS(backward_args, args, kernel_args)
+        const forward_args *forward = &args->forward;
+        look_ahead(g, &at, forward);
         HIDE_LANE(w->lane);
-        const uint number = SINGLE_Q_BLOCK ? 0 : step % job->keys.q_blocks;
-        q_block now = q_block_of(step, job, memory, now_args, &here,
-                                 pipeline->ring, me->wave);
-        const work_tile of = {.window = window_of(&here, forward),
-                              .head = now.head,
-                              .row = now.first_row};
-        const score_bias_view score_bias =
-            block_score_bias(&cached_mask_class, memory->bias_cache, tensors,
-                             &here, of, forward, 0, me->id);
+        const uint number = SINGLE_Q_BLOCK ? 0 : step % g->keys.q_blocks;
+        q_block here = q_block_of(step, g, args, &at);
+        find_score_bias(&here, &cached_mask_class, &g->of.of.score_bias,
+                        me->id);
         await_stage(me->team);
-        start_q_block(pipeline, step + AHEAD, job, memory, now_args, me->team,
-                      me->lane);
+        start_q_block(g, step + AHEAD, args);
         await_copies(me->team);
-        const int has_shift_boundary = prepare_q_block(
-            &now, step, &kept_regions, job, memory, tensors, of, me, w);
+        prepare_q_block(&here, step, &kept_regions, g, w);
         /* 1. tiles of rows; waves without one wait */
-        compute_rows(&now, step, sums, has_shift_boundary, &score_bias, job,
-                     memory, me->wave, w);
+        compute_rows(&here, step, sums, g, w);
         TEAM_SYNC(me->team); /* P and dS are there */
-        start_next_keys(pipeline, step + 1, &here, &table, job, memory,
-                        forward, me);
+        start_next_keys(g, step + 1, &at, args);
         /* 2. tiles of keys */
-        compute_keys(&now, number, sums, job, memory, me, w);
-#if VARIANT == COSINE && !SINGLE_Q_BLOCK
-        leave_scale(sums, now.head, job, memory, forward, me);
-#endif
-        if (now.is_last) {
-            const int alike = next_window(&here, forward, me->team);
-            find_tokens(&here, STAGES > 1 || alike, &table, memory, forward,
-                        me->lane);
+        compute_keys(&here, number, sums, g, w);
+        if (VARIANT == COSINE && !SINGLE_Q_BLOCK)
+            leave_head_scale(sums, here.head, g, forward);
+        if (here.is_last) {
+            const int alike = next_window(&at, forward, me->team);
+            find_tokens(&at, STAGES > 1 || alike, g, forward);
         }
-        start_o(pipeline, step + 1, &here, job, memory, forward, me->wave, w);
+        start_o(g, step + 1, &at, args, w);
     }
 }
 
@@ -374,119 +282,58 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local uint4 team_memory[WINDOWS_PER_GROUP][TEAM_BYTES / 16]
         __attribute__((aligned(128)));
     DECLARE_BIAS_CACHE
-#if VARIANT == COSINE
-    __local float q_inverses[WINDOWS_PER_GROUP][BLOCK_ROWS],
-        k_inverses[WINDOWS_PER_GROUP][KEY_ROWS];
-    __local float lane_sums[TEAM * WINDOWS_PER_GROUP];
-#endif
-#if RESCALES && LATE_COPIES
+    DECLARE_GRAD_MEMORY
     __local uint largest_v[WINDOWS_PER_GROUP][2];
-#endif
-#if COMPARES_REGIONS
-    __local uchar kept_row_regions[WINDOWS_PER_GROUP][BLOCK_ROWS];
-    __local uchar kept_key_regions[WINDOWS_PER_GROUP][NK];
-#endif
-#if PADDING == 1
-    __local float pad_sums[WINDOWS_PER_GROUP * WAVES_PER_WINDOW][2 * DIMS];
-#endif
-    DECLARE_PADS(pads)
+    float dbias[KEEPS_DBIAS ? KEY_TILES : 1][ACC_PER_LANE];
+    float dv_sums[KEPT_TURNS][KEY_SUM_TILES][ACC_PER_LANE];
+    float dk_sums[KEPT_TURNS][KEY_SUM_TILES][ACC_PER_LANE];
     const forward_args *forward = &args.forward;
-    work_item me = this_work_item();
-    wave w = {.lane = me.id % WAVE};
-    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
-    fused_memory memory =
-        find_memory((__local uchar *)team_memory[me.team], me.wave);
-    memory.bias_cache = BIAS_CACHE_OR_NULL(bias_cache);
-#if RESCALES && LATE_COPIES
-    memory.largest_v = largest_v[me.team];
-#endif
-#if VARIANT == COSINE
-    memory.q_inverses = q_inverses[me.team];
-    memory.k_inverses = k_inverses[me.team];
-    memory.lane_sums = lane_sums;
-#endif
-#if COMPARES_REGIONS
-    memory.row_regions = kept_row_regions[me.team];
-    memory.key_regions = kept_key_regions[me.team];
-#endif
-#if PADDING == 1
-    memory.pads = pad_sums[me.id / WAVE];
-    for (int i = w.lane; i < 2 * DIMS; i += WAVE)
-        memory.pads[i] = 0.0f;
-#endif
+    DECLARE_GRAD_GROUP(all)
+    fused_group group = {.of = all, .largest_v = largest_v[all.me.team]};
+    kept_sums sums = {
+        .dbias = dbias, .dv = dv_sums, .dk = dk_sums, .ds_scale = 1.0f};
+    const work_item *me = &group.of.me;
+    wave w = {.lane = me->id % WAVE};
 
-    /* what this work-group owns */
-    const uint kv_heads = forward->heads / forward->heads_per_kv_head;
-    const uint split = (uint)get_group_id(0) / kv_heads;
-    fused_job job = find_job(&args, (uint)get_group_id(0) % kv_heads);
-    job.d_lse = d_lse;
-    job.dq = dq;
-    job.dk = dk;
-    job.dv = dv;
-    tile_scheduler here = start_split(forward, split, me.team);
-    keep_first_tokens(&here, &memory, forward, me.lane);
-    const ulong head_partial = (ulong)split * forward->heads + job.first_head;
-    job.bias_partials =
-        workspace + args.bias_partials + head_partial * (NQ * NK);
-    grad_pipeline pipeline = {
-        .next = here,
-        .steps = here.rounds * job.keys.q_blocks,
-        .ring = (__local ushort *)team_memory[me.team],
-        .pad_k = KEPT_PAD(pads, 0),
-        .pad_v = KEPT_PAD(pads, 1),
-        .from = {.q = q, .k = k, .v = v, .o = o, .d_o = d_o, .lse = lse},
-        .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
-#if PADDING == 1
-    keep_pads(pads, PAD_ROW(*forward, pad_k, ARG_PAD_K, job.keys.kv_head),
-              PAD_ROW(*forward, pad_v, ARG_PAD_V, job.keys.kv_head), forward,
-              me.id);
-#endif
+    find_memory(&group, (__local uchar *)team_memory[me->team]);
+    find_group(&group, &args);
+    clear_pad_sums(&group.of, &w);
+    tile_scheduler at = start_split(forward, group.split, me->team);
+    find_first_tokens(&at, &group, forward);
+    group.of.copies.next = at;
+    group.of.copies.steps = at.rounds * group.keys.q_blocks;
+    group.of.copies.wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    START_PADS(group.of, *forward, group.keys.kv_head)
     for (uint ahead = 0; ahead < AHEAD; ahead++)
-        start_q_block(&pipeline, ahead, &job, &memory, &args, me.team,
-                      me.lane);
-    start_late_keys(&pipeline, 0, &here, &job, &memory, forward, me.lane);
-    clear_memory(&pipeline, &memory, &me);
-#if HAS_LOCAL_BIAS_CACHE
-    cache_head_score_bias(bias_cache, &tensors, forward, job.first_head, 0,
-                          me.id);
-#endif
+        start_q_block(&group, ahead, &args);
+    start_late_keys(&group, 0, &at, &args);
+    clear_memory(&group);
+    cache_head_score_bias(group.of.memory.bias_cache, &group.of.of.score_bias,
+                          forward, group.first_head, 0, me->id);
     barrier(CLK_LOCAL_MEM_FENCE);
-
-    kept_sums sums = {.scale = 0.0f};
-#if BIAS && KEEPS_DBIAS
-    float dbias_sums[KEY_TILES][ACC_PER_LANE];
-    clear_tiles(dbias_sums, KEY_TILES);
-    sums.dbias = dbias_sums;
-#endif
-#if !SINGLE_Q_BLOCK
-    float dv_sums[KEY_TURNS][DIM_TILES][ACC_PER_LANE];
-    float dk_sums[KEY_TURNS][DIM_TILES][ACC_PER_LANE];
-    sums.dv = dv_sums;
-    sums.dk = dk_sums;
-    sums.ds_scale = 1.0f;
-#endif
-#if VARIANT == COSINE
-    job.logit_scale = logit_scale;
-    job.scale = cosine_scale(forward, logit_scale, job.first_head);
-    job.scale_partials = workspace + args.scale_partials + head_partial;
-#endif
-    clear_partials(&job, forward->flags, me.id);
-    start_o(&pipeline, 0, &here, &job, &memory, forward, me.wave, &w);
-    differentiate_windows(here, &sums, &pipeline, &job, &memory, &tensors,
-                          &args, &me, &w);
+    clear_tiles(dbias, KEEPS_DBIAS ? KEY_TILES : 0);
+    if (VARIANT == COSINE)
+        group.scale =
+            cosine_scale(forward, group.of.of.logit_scale, group.first_head);
+    clear_partials(&group, forward->flags);
+    start_o(&group, 0, &at, &args, &w);
+    differentiate_windows(at, &sums, &group, &args, &w);
 
     barrier(CLK_LOCAL_MEM_FENCE);
-#if BIAS && KEEPS_DBIAS
-    if ((forward->flags & ARG_DBIAS) != 0)
-        store_dbias(dbias_sums, KEY_TILES, (__local float *)team_memory,
-                    job.bias_partials, me.team, memory.row_tile, 0, NQ,
-                    memory.weights.owns, forward->flags, &w);
-#endif
-#if VARIANT == COSINE && SINGLE_Q_BLOCK
-    leave_scale(&sums, job.first_head, &job, &memory, forward, &me);
-#endif
-#if PADDING == 1
-    store_pad_sums(pad_sums, workspace, &args,
-                   (ulong)split * kv_heads + job.keys.kv_head, 1, 1, me.id);
-#endif
+    const dbias_partial to = {.rows = group.bias_partials,
+                              .row_count = NQ,
+                              .tile = group.tile,
+                              .owns = group.weights.owns,
+                              .flags = forward->flags};
+    if (KEEPS_DBIAS)
+        store_dbias(dbias, KEY_TILES, (__local float *)team_memory, &to,
+                    me->team, &w);
+    if (VARIANT == COSINE && SINGLE_Q_BLOCK)
+        leave_head_scale(&sums, group.first_head, &group, forward);
+    if (PADDING == 1)
+        store_pad_sums(&group.of, &args,
+                       (ulong)group.split *
+                               (forward->heads / forward->heads_per_kv_head) +
+                           group.keys.kv_head,
+                       1, 1);
 }

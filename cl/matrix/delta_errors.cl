@@ -50,10 +50,9 @@ INLINE void weigh_mean_key(query_tile *operands, const float *error,
         const int key = value_key(w->lane, i);
         x[i] = key < here->key_count ? error[LANE_ROW(i)] * (-1.0f / TILE_N)
                                      : 0.0f;
-#if VARIANT == COSINE
-        x[i] *= fmin(here->k_inverses[min(key, here->key_count - 1)],
-                     MOST_INVERSE);
-#endif
+        if (VARIANT == COSINE)
+            x[i] *= fmin(here->k_inverses[min(key, here->key_count - 1)],
+                         MOST_INVERSE);
     }
     make_operand_parts(operands, x, w);
 }
@@ -95,8 +94,6 @@ INLINE void find_errors(row_errors *e, const row_statistics *s,
 INLINE int errors_count(const row_errors *e, __local float *scratch,
                         const wave *w)
 {
-    int shows = 0;
-#ifdef WAVE_ANY
     const float allowed = SAMPLED * DQ_TOLERANCE * DQ_TOLERANCE;
     float excess = 0.0f;
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
@@ -106,9 +103,7 @@ INLINE int errors_count(const row_errors *e, __local float *scratch,
         excess = FMA(-allowed, e->squares[r], excess);
     }
     SUM_OF_WAVE(excess, scratch, w);
-    shows = WAVE_ANY(excess > 0.0f);
-#endif
-    return shows;
+    return ANY_OF_WAVE(excess > 0.0f);
 }
 
 #endif

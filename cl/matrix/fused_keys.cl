@@ -7,7 +7,6 @@
 #include "matrix/fused_tile.cl"
 #include "matrix/grad_epilogue.cl"
 
-#if RESCALES
 /* What a row of dS is multiplied by to have the scale `ds_scale`. */
 INLINE float rescale_of(__local const float *ds_scales, int row,
                         float ds_scale)
@@ -47,38 +46,43 @@ INLINE void align_ds_scale(query_tile *p, __local const float *ds_scales,
     }
 #endif
 }
-#endif
+
+/* P or dS of a tile of keys in local memory, the other way round, and the rows
+ * of dO or q that it is multiplied by. aligns: it is dS, whose tiles of rows
+ * have `ds_scales` and get `ds_scale`. */
+typedef struct transposed {
+    __local const ushort *weights, *rows;
+    int key;
+    int row_count;
+    __local const float *ds_scales;
+    float ds_scale;
+} transposed;
 
 /* sums += weights of `count` tiles of keys, the other way round, times rows of
- * the block. aligns: they are dS, whose tiles of rows have `ds_scales` and get
- * `ds_scale`. */
+ * the block, channels from tile `first` on. */
 INLINE void add_transposed(float (*sums)[KEY_SUM_TILES][ACC_PER_LANE],
-                           const int count, __local const ushort *weights,
-                           int key, __local const ushort *rows, int first,
-                           int row_count, const int aligns,
-                           __local const float *ds_scales, float ds_scale,
-                           const wave *w)
+                           const int count, int first, const int aligns,
+                           const transposed *of, const wave *w)
 {
     MEASURE_FOR (int row = 0; row < BLOCK_ROWS; row += TILE_N) {
-        if (row >= row_count)
+        if (row >= of->row_count)
             continue; /* all waves of the team do */
         const int part_rows = TILE_PART(row / TILE_N, BLOCK_ROWS);
         query_tile p[STRIPES_AT_ONCE][WEIGHT_PARTS];
         UNROLL_FOR (int n = 0; n < count; n++)
             UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
-                p[n][part] =
-                    load_weights(weights + part * WEIGHT_SIZE, WEIGHT_PITCH,
-                                 row, key + n * TILE_M, part_rows, w);
-#if RESCALES
-                if (aligns)
-                    align_ds_scale(&p[n][part], ds_scales, row, ds_scale, w);
-#endif
+                p[n][part] = load_weights(of->weights + part * WEIGHT_SIZE,
+                                          WEIGHT_PITCH, row,
+                                          of->key + n * TILE_M, part_rows, w);
+                if (RESCALES && aligns)
+                    align_ds_scale(&p[n][part], of->ds_scales, row,
+                                   of->ds_scale, w);
             }
         UNROLL_FOR (int d = 0; d < KEY_SUM_TILES; d++)
             if (HAS_CHANNELS(first + d)) {
                 const key_tile x =
-                    load_value(rows, PITCH, row, (first + d) * TILE_N,
-                               row_count - 1, part_rows, w);
+                    load_value(of->rows, PITCH, row, (first + d) * TILE_N,
+                               of->row_count - 1, part_rows, w);
                 UNROLL_FOR (int n = 0; n < count; n++)
                     UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
                         multiply_tiles(sums[n][d], &p[n][part], &x, w);
@@ -86,97 +90,118 @@ INLINE void add_transposed(float (*sums)[KEY_SUM_TILES][ACC_PER_LANE],
     }
 }
 
+/* P^T dO, or else dS^T Q, of keys from `key` on. */
+INLINE transposed transpose(const int is_dk, int key, const q_block *here,
+                            const fused_group *g)
+{
+    const transposed of = {.weights = is_dk ? g->weights.ds : g->weights.p,
+                           .rows = is_dk ? here->q : here->d_o,
+                           .key = key,
+                           .row_count = here->row_count,
+                           .ds_scales = g->ds_scales,
+                           .ds_scale = here->ds_scale};
+    return of;
+}
+
+/* Of `count` tiles of keys, stores sums of dK, or else dV. */
+INLINE void store_sums(__private float (*sums)[KEY_SUM_TILES][ACC_PER_LANE],
+                       const int count, const int is_dk,
+                       const stored_keys *keys, const q_block *here,
+                       const wave *w)
+{
+    UNROLL_FOR (int n = 0; n < count; n++) {
+        stored_keys own = *keys;
+        own.key += n * TILE_M;
+        own.count -= n * TILE_M;
+        if (is_dk)
+            store_dk(sums[n], KEY_SUM_TILES, &own, here, w);
+        else
+            store_dv(sums[n], KEY_SUM_TILES, &own, here, w);
+    }
+}
+
+/* Sums of one of both gradients of two tiles of keys, and their stores. */
+INLINE void add_one(const int is_dk, const stored_keys *keys,
+                    const q_block *here, const fused_group *g, const wave *w)
+{
+    const transposed of = transpose(is_dk, keys->key, here, g);
+    float sums[2][KEY_SUM_TILES][ACC_PER_LANE];
+    clear_tiles(sums[0], KEY_SUM_TILES);
+    clear_tiles(sums[1], KEY_SUM_TILES);
+    add_transposed(sums, STRIPES_AT_ONCE, keys->first, is_dk, &of, w);
+    store_sums(sums, STRIPES_AT_ONCE, is_dk, keys, here, w);
+}
+
 /* Sums of dV and dK of the wave's tiles of keys, and their stores. */
-#if SINGLE_Q_BLOCK
-INLINE void add_keys(int turn, const q_block *now, const fused_job *job,
-                     const fused_memory *memory, int team, int wave_of_team,
+INLINE void add_keys(int turn, const q_block *here, const fused_group *g,
                      const wave *w)
 {
-    const row_weights *weights = &memory->weights;
-    const int job_number = turn * WAVES_PER_WINDOW + wave_of_team;
+    const int job_number = turn * WAVES_PER_WINDOW + g->of.me.wave;
     const int tile = job_number / STRIPES_AT_ONCE * STRIPES_AT_ONCE;
-    const int key = min(tile, KEY_STRIPES - STRIPES_AT_ONCE) * TILE_M;
-    const int exists = now->at->exists;
-    const int count = exists ? NK - tile * TILE_M : 0;
-    const uint kv_head = job->keys.kv_head;
-    if (count <= 0)
+    const int exists = here->at->exists;
+    stored_keys keys = {.group = &g->of,
+                        .kv_head = g->keys.kv_head,
+                        .key =
+                            min(tile, KEY_STRIPES - STRIPES_AT_ONCE) * TILE_M,
+                        .count = exists ? NK - tile * TILE_M : 0};
+    if (keys.count <= 0)
         return;
     CHANNEL_FOR(int first = 0; first < DIM_TILES; first += KEY_SUM_TILES)
     {
-        float sums[2][KEY_SUM_TILES][ACC_PER_LANE];
-        clear_tiles(sums[0], KEY_SUM_TILES);
-        clear_tiles(sums[1], KEY_SUM_TILES);
-#if ONE_GRADIENT
-        /* teams differ, or a compute unit's waves of the same number would all
-         * have the one that takes more */
-        const int is_dk = (job_number + team) % 2;
-        const int count_v = is_dk ? 0 : count;
-        const int count_k = is_dk ? count : 0;
-        if (!is_dk) {
-            add_transposed(sums, 2, weights->p, key, now->d_o, first,
-                           now->row_count, 0, 0, 1.0f, w);
-            store_dv(sums[0], KEY_SUM_TILES, key, count_v, first, job->dv,
-                     kv_head, memory->pads, now, w);
-            store_dv(sums[1], KEY_SUM_TILES, key + TILE_M, count_v - TILE_M,
-                     first, job->dv, kv_head, memory->pads, now, w);
+        keys.first = first;
+        if (ONE_GRADIENT) {
+            /* teams differ, or a compute unit's waves of the same number would
+             * all have the one that takes more */
+            const int is_dk = (job_number + g->of.me.team) % 2;
+            if (!is_dk)
+                add_one(0, &keys, here, g, w);
+            if (is_dk)
+                add_one(1, &keys, here, g, w);
+        } else {
+            const transposed of_v = transpose(0, keys.key, here, g);
+            const transposed of_k = transpose(1, keys.key, here, g);
+            float dv[1][KEY_SUM_TILES][ACC_PER_LANE];
+            float dk[1][KEY_SUM_TILES][ACC_PER_LANE];
+            clear_tiles(dv[0], KEY_SUM_TILES);
+            clear_tiles(dk[0], KEY_SUM_TILES);
+            add_transposed(dv, 1, first, 0, &of_v, w);
+            add_transposed(dk, 1, first, 1, &of_k, w);
+            store_sums(dv, 1, 0, &keys, here, w);
+            store_sums(dk, 1, 1, &keys, here, w);
         }
-        if (is_dk) {
-            clear_tiles(sums[0], KEY_SUM_TILES);
-            clear_tiles(sums[1], KEY_SUM_TILES);
-            add_transposed(sums, 2, weights->ds, key, now->q, first,
-                           now->row_count, 1, memory->ds_scales, now->ds_scale,
-                           w);
-            store_dk(sums[0], KEY_SUM_TILES, key, count_k, first, job->dk,
-                     kv_head, memory->pads, now, w);
-            store_dk(sums[1], KEY_SUM_TILES, key + TILE_M, count_k - TILE_M,
-                     first, job->dk, kv_head, memory->pads, now, w);
-        }
-#else
-        add_transposed(&sums[0], 1, weights->p, key, now->d_o, first,
-                       now->row_count, 0, 0, 1.0f, w);
-        add_transposed(&sums[1], 1, weights->ds, key, now->q, first,
-                       now->row_count, 1, memory->ds_scales, now->ds_scale, w);
-        store_dv(sums[0], KEY_SUM_TILES, key, count, first, job->dv, kv_head,
-                 memory->pads, now, w);
-        store_dk(sums[1], KEY_SUM_TILES, key, count, first, job->dk, kv_head,
-                 memory->pads, now, w);
-#endif
     }
 }
-#else
+
 /* Where they live from q block to q block: sums of one turn, those of dK times
- * *kept_ds_scale. */
-INLINE void add_kept_keys(float kept_v[1][DIM_TILES][ACC_PER_LANE],
-                          float kept_k[1][DIM_TILES][ACC_PER_LANE],
-                          float kept_ds_scale, int is_first, int turn,
-                          const q_block *now, const fused_job *job,
-                          const fused_memory *memory, int wave_of_team,
+ * `earlier`, a power of two. */
+INLINE void add_kept_keys(__private float (*dv)[KEY_SUM_TILES][ACC_PER_LANE],
+                          __private float (*dk)[KEY_SUM_TILES][ACC_PER_LANE],
+                          float earlier, int turn, int is_first,
+                          const q_block *here, const fused_group *g,
                           const wave *w)
 {
-    const int tile = turn * WAVES_PER_WINDOW + wave_of_team;
-    const int key = min(tile, KEY_STRIPES - 1) * TILE_M;
-    const int exists = now->at->exists;
-    const int count = exists ? NK - tile * TILE_M : 0;
-    const uint kv_head = job->keys.kv_head;
-    if (count <= 0)
+    const int tile = turn * WAVES_PER_WINDOW + g->of.me.wave;
+    const int exists = here->at->exists;
+    const stored_keys keys = {.group = &g->of,
+                              .kv_head = g->keys.kv_head,
+                              .key = min(tile, KEY_STRIPES - 1) * TILE_M,
+                              .count = exists ? NK - tile * TILE_M : 0};
+    const transposed of_v = transpose(0, keys.key, here, g);
+    const transposed of_k = transpose(1, keys.key, here, g);
+    if (keys.count <= 0)
         return;
-    const float rescale = now->ds_scale * inverse_ds_scale(kept_ds_scale);
+    const float rescale = here->ds_scale * inverse_ds_scale(earlier);
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
-            kept_v[0][d][i] = is_first ? 0.0f : kept_v[0][d][i];
-            kept_k[0][d][i] = is_first ? 0.0f : kept_k[0][d][i] * rescale;
+            dv[0][d][i] = is_first ? 0.0f : dv[0][d][i];
+            dk[0][d][i] = is_first ? 0.0f : dk[0][d][i] * rescale;
         }
-    add_transposed(kept_v, 1, memory->weights.p, key, now->d_o, 0,
-                   now->row_count, 0, 0, 1.0f, w);
-    add_transposed(kept_k, 1, memory->weights.ds, key, now->q, 0,
-                   now->row_count, 1, memory->ds_scales, now->ds_scale, w);
-    if (now->is_last) {
-        store_dv(kept_v[0], DIM_TILES, key, count, 0, job->dv, kv_head,
-                 memory->pads, now, w);
-        store_dk(kept_k[0], DIM_TILES, key, count, 0, job->dk, kv_head,
-                 memory->pads, now, w);
+    add_transposed(dv, 1, 0, 0, &of_v, w);
+    add_transposed(dk, 1, 0, 1, &of_k, w);
+    if (here->is_last) {
+        store_sums(dv, 1, 0, &keys, here, w);
+        store_sums(dk, 1, 1, &keys, here, w);
     }
 }
-#endif
 
 #endif

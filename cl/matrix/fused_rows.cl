@@ -8,13 +8,18 @@
 #include "matrix/grad_epilogue.cl"
 #include "matrix/grad_sums.cl"
 
-/* Starts copies of rows `row` and on of a window's o, of which `count` exist,
- * to the wave's output staging; zeros fill the tile. */
-INLINE void copy_o(__local ushort *to, __global const storage *plane_of_o,
-                   const forward_args *args, const window_coord *coord,
-                   uint row, int count, int wide, const wave *w)
+/* Starts copies of rows of o to the wave's output staging; zeros fill the
+ * tile. */
+INLINE void copy_o(__local ushort *to, __global const storage *o,
+                   const copied_rows *rows, int wide, const wave *w)
 {
+    const forward_args *args = &rows->args->forward;
     const tensor_layout *layout = &args->o;
+    const window_coord *coord = &rows->at->coord;
+    const uint row = rows->first;
+    const int count = rows->count;
+    __global const storage *plane_of_o =
+        o + plane(layout, coord->grid, rows->head);
     for (int i = w->lane; i < TILE_M * (DIMS - HEAD_DIM); i += WAVE)
         to[swizzled_offset(i % TILE_M, HEAD_DIM + i / TILE_M, PITCH)] = 0;
 #if CHUNKS
@@ -51,17 +56,16 @@ INLINE void find_row_factors(float *factor, const row_part *part,
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         factor[r] = 1.0f;
-#if VARIANT == COSINE
+        if (VARIANT != COSINE)
+            continue;
         /* rows of length 0 add nothing to dK, but have a dS */
         const int is_zero = DROPS_ZEROS && part->inverse[r] == 0.0f;
         factor[r] = here->scale * (is_zero ? 1.0f : part->inverse[r]);
         if (!(fabs(factor[r]) > LEAST_FACTOR))
             factor[r] = LEAST_FACTOR;
-#endif
     }
 }
 
-#if RESCALES
 /* The power of two for dS of the wave's rows, which are multiplied by `factor`
  * too; P is at most 1. */
 INLINE float find_ds_scale(const row_statistics *s, const float *factor,
@@ -97,7 +101,14 @@ INLINE void measure_values(__local uint *largest, __local const ushort *v,
     if (w->lane == 0)
         atomic_max(largest, bits);
 }
-#endif
+
+/* ---- dS ---- */
+
+/* Is delta taken from o in this kernel, where the caller has it? */
+#define O_SERVES (LATE_COPIES && TAKES_O)
+/* Of operands in parts rounding leaves nothing that counts. */
+#define MEASURES_ROUNDING (ROUNDING_SHOWS && WEIGHT_PARTS == 1)
+#define MEASURES_SUMS (O_SERVES || MEASURES_ROUNDING)
 
 /* What a tile of dS, by rows, is multiplied by. */
 typedef struct ds_factors {
@@ -107,68 +118,162 @@ typedef struct ds_factors {
     float from_dq[LANE_ROWS];                    /* and of dQ at the end */
 } ds_factors;
 
+/* A wave's tile of rows. */
+typedef struct row_work {
+    row_part part;
+    row_statistics s;
+    ds_factors f;
+    row_errors errors;      /* with MEASURES_SUMS */
+    float of_dq[LANE_ROWS]; /* what they are of dQ */
+    dbias_target dbias;
+    row_weights weights;
+} row_work;
+
 /* scratch: for the power of two of dS. */
-INLINE void find_factors(ds_factors *f, const row_statistics *s,
-                         const row_part *part, const q_block *here,
+INLINE void find_factors(row_work *rows, const q_block *here,
                          __local uint *scratch, const wave *w)
 {
+    ds_factors *f = &rows->f;
+    const row_statistics *s = &rows->s;
     float ds_scale = 1.0f; /* of dS */
-    find_row_factors(f->factor, part, here);
-#if RESCALES
-#if VARIANT == COSINE
-    const float inverse = largest_inverse(here, scratch, w);
-#endif
-    ds_scale = find_ds_scale(s, f->factor, part, scratch, w);
-    if (w->lane == 0)
-        *scratch = as_uint(ds_scale);
-#endif
+    float inverse = 1.0f;
+    find_row_factors(f->factor, &rows->part, here);
+    if (RESCALES) {
+        if (VARIANT == COSINE)
+            inverse = largest_inverse(here, scratch, w);
+        ds_scale = find_ds_scale(s, f->factor, &rows->part, scratch, w);
+        if (w->lane == 0)
+            *scratch = as_uint(ds_scale);
+    }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         f->to_dq[r] = 1.0f;
         f->to_dbias[r] = inverse_ds_scale(ds_scale);
-#if VARIANT == COSINE
-        f->to_dbias[r] *= RECIPROCAL(f->factor[r]);
-#endif
+        if (VARIANT == COSINE)
+            f->to_dbias[r] *= RECIPROCAL(f->factor[r]);
         f->from_dq[r] = here->scale * f->to_dbias[r];
-#if RESCALES && VARIANT == COSINE
-        /* lengths of q and of k may differ much: rows have powers of their own
-         */
-        float bound = s->dp_bound[r];
-        REDUCE(bound, fmax);
-        const float own = ds_scale_for((bound + fabs(s->delta[r])) * inverse);
-        f->to_dq[r] = own * f->to_dbias[r];
-        f->from_dq[r] = here->scale * inverse_ds_scale(own);
-#endif
+        if (RESCALES && VARIANT == COSINE) {
+            /* lengths of q and of k may differ much: rows have powers of their
+             * own */
+            float bound = s->dp_bound[r];
+            REDUCE(bound, fmax);
+            const float own =
+                ds_scale_for((bound + fabs(s->delta[r])) * inverse);
+            f->to_dq[r] = own * f->to_dbias[r];
+            f->from_dq[r] = here->scale * inverse_ds_scale(own);
+        }
         f->factor[r] *= ds_scale / P_SCALE;
         f->shift[r] = -s->delta[r] * f->factor[r];
     }
 }
 
-/* Is delta taken from o in this kernel, where the caller has it? */
-#define O_SERVES (LATE_COPIES && TAKES_O)
-/* Of operands in parts rounding leaves nothing that counts. */
-#define MEASURES_ROUNDING (ROUNDING_SHOWS && WEIGHT_PARTS == 1)
-#define MEASURES_SUMS (O_SERVES || MEASURES_ROUNDING)
+/* ds = p (dp - delta), of a tile, as it goes to dK. */
+INLINE void make_ds(float *ds, const float *p, const float *dp, int tile,
+                    const ds_factors *f)
+{
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
+        const int r = LANE_ROW(i);
+        const float change = FMA(dp[i], f->factor[r], f->shift[r]);
+        ds[i] = HAS_KEY(tile, i) ? p[i] * change : 0.0f;
+    }
+}
 
-#if O_SERVES
+/* A tile of P and dS goes where it is summed: dBias, by way of local memory dV
+ * and dK, and as operands dQ. Changes ds. */
+INLINE void leave_ds(row_work *rows, query_tile *operands, float *ds,
+                     const float *p, const float *earlier, int tile,
+                     const q_block *here, const wave *w)
+{
+    const row_weights *weights = &rows->weights;
+    add_dbias(&rows->dbias, earlier, ds, rows->f.to_dbias, tile, &rows->part,
+              here, w);
+    if (weights->owns) {
+        keep_weights(p, weights->p, rows->part.rows.row, tile * TILE_N, w);
+        keep_weights(ds, weights->ds, rows->part.rows.row, tile * TILE_N, w);
+    }
+    scale_keys(ds, rows->f.to_dq, tile, here, w);
+    make_operand_parts(operands, ds, w);
+    if (O_SERVES && SUMS_OPERANDS)
+        add_errors(&rows->errors, ds, p, operands, tile, w);
+    else if (MEASURES_ROUNDING)
+        add_weights(rows->errors.sum, operands, ds, w);
+}
+
+/* P and dS of the tile of rows go to local memory, and dQ += dS K. `p` and
+ * kept_dp are what add_statistics has left, of one subtile P_SCALE P, and dP;
+ * operands: dS of one subtile. */
+INLINE void
+differentiate_rows(float sums[ROW_SUM_TILES][ACC_PER_LANE],
+                   query_tile operands[TILES_PER_SUBTILE][WEIGHT_PARTS],
+                   float p[TILES_PER_SUBTILE][ACC_PER_LANE],
+                   float kept_dp[TILES_PER_SUBTILE][ACC_PER_LANE],
+                   row_work *rows, const q_block *here, const wave *w)
+{
+    const dp_rows d_o = read_dp_rows(&rows->part.rows, here->d_o, w);
+    clear_tiles(sums, ROW_SUM_TILES);
+    clear_errors(&rows->errors);
+    GRADIENT_FOR (int first = 0; first < KEY_TILES;
+                  first += TILES_PER_SUBTILE) {
+        float dp[ACC_PER_LANE];
+        if (SUBTILES > 1) {
+            score_subtile(p, first, here, &rows->part.rows, w);
+            make_p(p, first, rows->s.top, 1);
+        }
+        if (PIPELINE_DP)
+            multiply_dp(dp, &d_o, here->d_o, here->v, first, w);
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
+            const int tile = first + t;
+            if (!IS_TILE(tile))
+                continue;
+            float ds[ACC_PER_LANE], earlier[ACC_PER_LANE];
+            read_dbias(earlier, &rows->dbias, tile, &rows->part, here, w);
+            if (KEEPS_DP(t))
+                copy_tile(dp, kept_dp[t]);
+            else if (!PIPELINE_DP)
+                multiply_dp(dp, &d_o, here->d_o, here->v, tile, w);
+            make_ds(ds, p[t], dp, tile, &rows->f);
+            if (O_SERVES && !SUMS_OPERANDS)
+                add_errors(&rows->errors, ds, p[t], 0, tile, w);
+            if (PIPELINE_DP && t + 1 < TILES_PER_SUBTILE && IS_TILE(tile + 1))
+                multiply_dp(dp, &d_o, here->d_o, here->v, tile + 1, w);
+            leave_ds(rows, operands[t], ds, p[t], earlier, tile, here, w);
+            if (ROW_SUM_TILES == DIM_TILES)
+                add_values(sums, ROW_SUM_TILES, operands[t], here->k, tile, 0,
+                           w);
+        }
+    }
+}
+
+/* ---- Errors ---- */
+
+/* What sums of dS over keys are off by, and what that is of dQ. */
+INLINE void measure_errors(row_work *rows, const wave *w)
+{
+    float expected[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        expected[r] = rows->part.d_lse[r] * rows->f.factor[r] * P_SCALE;
+    reduce_errors(&rows->errors, w);
+    find_errors(&rows->errors, &rows->s, expected);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        rows->of_dq[r] = rows->errors.sum[r] * rows->f.to_dq[r];
+}
+
 /* Takes an error of delta out of what a tile of rows has left, given what it
  * makes of the sum over keys of dS, as that goes to dK. */
 INLINE void mend_rows(float sums[ROW_SUM_TILES][ACC_PER_LANE],
-                      const dbias_target *dbias, const float *error,
-                      const ds_factors *f, const row_part *part,
-                      const q_block *here, const row_weights *weights,
-                      const wave *w)
+                      const row_work *rows, const q_block *here, const wave *w)
 {
+    const row_weights *weights = &rows->weights;
     float factor[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        factor[r] = -error[r] / P_SCALE;
+        factor[r] = -rows->errors.sum[r] / P_SCALE;
     GRADIENT_FOR (int tile = 0; tile < KEY_TILES; tile++) {
         WAVE_SYNC();
         const int key = tile * TILE_N;
-        int row = part->rows.row;
+        int row = rows->part.rows.row;
         wave own = *w;
         HIDE_FROM_OPTIMIZER(row);
 
-        float ds[ACC_PER_LANE], p[ACC_PER_LANE];
+        float ds[ACC_PER_LANE], p[ACC_PER_LANE], earlier[ACC_PER_LANE];
         query_tile operands[WEIGHT_PARTS];
         clear_tiles(&p, 1);
         clear_tiles(&ds, 1);
@@ -182,61 +287,53 @@ INLINE void mend_rows(float sums[ROW_SUM_TILES][ACC_PER_LANE],
         }
         if (weights->owns)
             keep_weights(ds, weights->ds, row, key, &own);
-        float earlier[ACC_PER_LANE];
-        read_dbias(earlier, dbias, tile, part, here, &own);
-        add_dbias(dbias, earlier, p, f->to_dbias, tile, part, here, &own);
-        scale_keys(p, f->to_dq, tile, here, &own);
+        read_dbias(earlier, &rows->dbias, tile, &rows->part, here, &own);
+        add_dbias(&rows->dbias, earlier, p, rows->f.to_dbias, tile,
+                  &rows->part, here, &own);
+        scale_keys(p, rows->f.to_dq, tile, here, &own);
         make_operand_parts(operands, p, &own);
         add_values(sums, ROW_SUM_TILES, operands, here->k, tile, 0, &own);
     }
 }
 
-/* Where sums of dS over keys tell that a delta from o is off by what shows,
- * takes all of it out of dQ, whose mean key already went by `of_dq`. */
+/* Takes out of dQ what rounding leaves, the mean key; or where only a part of
+ * the channels is summed, leaves operands for that. Where delta is from o and
+ * sums of dS over keys tell that it is off by what shows, all of the error
+ * goes. */
 INLINE void mend_errors(float sums[ROW_SUM_TILES][ACC_PER_LANE],
-                        const row_errors *errors, float *of_dq,
-                        const dbias_target *dbias, const ds_factors *f,
-                        const row_part *part, const q_block *here,
-                        const row_weights *weights, const wave *w)
+                        query_tile mean[WEIGHT_PARTS], row_work *rows,
+                        int has_o_lse, const q_block *here, const wave *w)
 {
-    if (errors_count(errors, (__local float *)here->out, w)) {
+    if (!MEASURES_SUMS)
+        return;
+    measure_errors(rows, w);
+    if (ROW_SUM_TILES == DIM_TILES)
+        take_mean_key(sums, rows->of_dq, here, w);
+    else
+        weigh_mean_key(mean, rows->of_dq, here, w);
+    if (O_SERVES && has_o_lse &&
+        errors_count(&rows->errors, (__local float *)here->out, w)) {
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            of_dq[r] = -of_dq[r];
-        take_mean_key(sums, of_dq, here, w);
-        mend_rows(sums, dbias, errors->sum, f, part, here, weights, w);
+            rows->of_dq[r] = -rows->of_dq[r];
+        take_mean_key(sums, rows->of_dq, here, w);
+        mend_rows(sums, rows, here, w);
     }
-}
-#endif
-
-/* What sums of dS over keys are off by, and what that is of dQ. */
-INLINE void measure_errors(float *of_dq, row_errors *errors,
-                           const row_statistics *s, const ds_factors *f,
-                           const row_part *part, const wave *w)
-{
-    float expected[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        expected[r] = part->d_lse[r] * f->factor[r] * P_SCALE;
-    reduce_errors(errors, w);
-    find_errors(errors, s, expected);
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        of_dq[r] = errors->sum[r] * f->to_dq[r];
 }
 
 /* dQ of the tile of rows leaves: `sums`, or where they are of a part of the
- * channels, products of `operands`, dS of all keys, less with MEASURES_SUMS
- * the mean key by `mean`. Adds q^ . dq^ of the lane's own rows to *scale_sum.
- */
+ * channels, products of `operands`, dS of all keys, less the mean key by
+ * `mean`. Adds q^ . dq^ of the lane's own rows to *scale_sum. */
 INLINE void store_dq(float sums[ROW_SUM_TILES][ACC_PER_LANE],
                      query_tile operands[TILES_PER_SUBTILE][WEIGHT_PARTS],
-                     const query_tile *mean, float *from_dq,
+                     const query_tile *mean, row_work *rows,
                      __global storage *dq, float *scale_sum,
-                     const row_part *part, const q_block *here, const wave *w)
+                     const q_block *here, const wave *w)
 {
     const uint flags = here->args->forward.flags;
-    const row_target to = dq_target(dq, part, here);
-#if VARIANT == COSINE
-    l2norm_backward_rows(sums, from_dq, scale_sum, part, here, w);
-#endif
+    const row_target to = dq_target(dq, &rows->part, here);
+    if (VARIANT == COSINE)
+        l2norm_backward_rows(sums, rows->f.from_dq, scale_sum, &rows->part,
+                             here, w);
     if (!here->fast_store && (flags & ARG_DQ) == 0)
         return;
     CHANNEL_FOR(int first = 0; first < DIM_TILES; first += OUT_TILES)
@@ -251,91 +348,8 @@ INLINE void store_dq(float sums[ROW_SUM_TILES][ACC_PER_LANE],
                 add_values(sums, ROW_SUM_TILES, mean, here->k, 0, first, w);
         }
         store_epilogue(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
-                       from_dq, first, &to, here, w);
+                       rows->f.from_dq, first, &to, here, w);
     }
-}
-
-/* P and dS of the tile of rows go to local memory, and dQ is stored. `scores`
- * and kept_dp are what add_statistics has left, of one subtile P_SCALE P, and
- * dP. has_o_lse: delta is from o. Adds q^ . dq^ of the lane's own rows to
- * *scale_sum. scratch: for the power of two of dS. */
-INLINE void differentiate_rows(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
-                               float kept_dp[TILES_PER_SUBTILE][ACC_PER_LANE],
-                               const dbias_target *dbias, __global storage *dq,
-                               float *scale_sum, const row_statistics *s,
-                               const row_part *part, const q_block *here,
-                               const score_bias_view *score_bias,
-                               const row_weights *weights, int has_o_lse,
-                               __local uint *scratch, const wave *w)
-{
-    const int stores = weights->owns;
-    const tile_rows *rows = &part->rows;
-    const dp_rows d_o = read_dp_rows(rows, here->d_o, w);
-    float sums[ROW_SUM_TILES][ACC_PER_LANE];
-    query_tile operands[TILES_PER_SUBTILE][WEIGHT_PARTS], mean[WEIGHT_PARTS];
-    row_errors errors; /* with MEASURES_SUMS */
-    ds_factors f;
-    find_factors(&f, s, part, here, scratch, w);
-    clear_tiles(sums, ROW_SUM_TILES);
-    clear_errors(&errors);
-    GRADIENT_FOR (int first = 0; first < KEY_TILES;
-                  first += TILES_PER_SUBTILE) {
-        if (SUBTILES > 1) {
-            score_subtile(scores, first, here, rows, score_bias, w);
-            make_p(scores, first, s->top, 1);
-        }
-        float dp[ACC_PER_LANE];
-        if (PIPELINE_DP)
-            multiply_dp(dp, &d_o, here->d_o, here->v, first, w);
-        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
-            const int tile = first + t;
-            if (!IS_TILE(tile))
-                continue;
-            const int key = tile * TILE_N;
-            float ds[ACC_PER_LANE], earlier[ACC_PER_LANE];
-            read_dbias(earlier, dbias, tile, part, here, w);
-            if (KEEPS_DP(t))
-                copy_tile(dp, kept_dp[t]);
-            else if (!PIPELINE_DP)
-                multiply_dp(dp, &d_o, here->d_o, here->v, tile, w);
-            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
-                const int r = LANE_ROW(i);
-                const float change = FMA(dp[i], f.factor[r], f.shift[r]);
-                ds[i] = HAS_KEY(tile, i) ? scores[t][i] * change : 0.0f;
-            }
-            if (O_SERVES && !SUMS_OPERANDS)
-                add_errors(&errors, ds, scores[t], 0, tile, w);
-            if (PIPELINE_DP && t + 1 < TILES_PER_SUBTILE && IS_TILE(tile + 1))
-                multiply_dp(dp, &d_o, here->d_o, here->v, tile + 1, w);
-            add_dbias(dbias, earlier, ds, f.to_dbias, tile, part, here, w);
-            if (stores) {
-                keep_weights(scores[t], weights->p, rows->row, key, w);
-                keep_weights(ds, weights->ds, rows->row, key, w);
-            }
-            scale_keys(ds, f.to_dq, tile, here, w);
-            make_operand_parts(operands[t], ds, w);
-            if (O_SERVES && SUMS_OPERANDS)
-                add_errors(&errors, ds, scores[t], operands[t], tile, w);
-            else if (MEASURES_ROUNDING)
-                add_weights(errors.sum, operands[t], ds, w);
-            if (ROW_SUM_TILES == DIM_TILES)
-                add_values(sums, ROW_SUM_TILES, operands[t], here->k, tile, 0,
-                           w);
-        }
-    }
-#if MEASURES_SUMS
-    float of_dq[LANE_ROWS];
-    measure_errors(of_dq, &errors, s, &f, part, w);
-    if (ROW_SUM_TILES == DIM_TILES)
-        take_mean_key(sums, of_dq, here, w);
-    else
-        weigh_mean_key(mean, of_dq, here, w);
-#endif
-#if O_SERVES
-    if (has_o_lse)
-        mend_errors(sums, &errors, of_dq, dbias, &f, part, here, weights, w);
-#endif
-    store_dq(sums, operands, mean, f.from_dq, dq, scale_sum, part, here, w);
 }
 
 #endif

@@ -36,11 +36,7 @@ REQUIRE(KEEPS_DBIAS)
 #define TOKEN_OFFSET (WEIGHT_OFFSET + 2 * WEIGHT_PARTS * WEIGHT_SIZE * 2)
 #define LSE_OFFSET (TOKEN_OFFSET + TOKEN_TABLES * NQ * 16)
 #define DS_SCALE_OFFSET (LSE_OFFSET + KEY_STAGES * BLOCK_ROWS * 4)
-#if SWIZZLES_ROWS
-#define TEAM_ALIGNMENT (LINE * 2)
-#else
-#define TEAM_ALIGNMENT (CHUNK * 2)
-#endif
+#define TEAM_ALIGNMENT (SWIZZLES_ROWS ? LINE * 2 : CHUNK * 2)
 #define TEAM_BYTES                                                            \
     (CEIL_DIV(DS_SCALE_OFFSET + (RESCALES ? WAVES_PER_WINDOW * 4 : 0),        \
               TEAM_ALIGNMENT) *                                               \
@@ -97,14 +93,5 @@ INLINE void keep_weights(const float *tile, __local ushort *weights, int query,
             subtract_rounded(rest);
     }
 }
-
-#if KEEPS_TOKENS
-INLINE void keep_tokens(__local kept_token *table, const forward_args *args,
-                        const window_coord *coord, int lane)
-{
-    for (int i = lane; i < NQ; i += TEAM)
-        table[i] = keep_token(&args->grid, coord, i);
-}
-#endif
 
 #endif

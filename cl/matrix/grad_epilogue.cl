@@ -4,28 +4,41 @@
  * sums. */
 #ifndef GRAD_EPILOGUE_CL
 #define GRAD_EPILOGUE_CL
+#include "matrix/grad_pipeline.cl"
 #include "matrix/grad_softmax.cl"
 
-#if VARIANT == COSINE
+/* The rows of a plane in local memory that a tile has, and 1 / their norms. */
+typedef struct normed_rows {
+    __local const ushort *rows;
+    int row, last;
+    const float *inverse;
+} normed_rows;
+
+/* Channel i of a lane's values of a tile of channels. */
+INLINE float channel_of(const normed_rows *x, int d, int i, const wave *w)
+{
+    return number_of(
+        x->rows[swizzled_offset(min(x->row + value_query(w->lane, i), x->last),
+                                d * TILE_N + value_key(w->lane, i), PITCH)]);
+}
+
 /* Gradients with respect to rows of length 1 are taken back to rows x of any
  * length: (d - x^ (x^ . d)) / |x|, where d is sums times factor. Below the
  * smallest norm x^ is just a multiple of x. Leaves x^ . d in along. */
 INLINE void l2norm_backward(float sums[][ACC_PER_LANE], float *along,
-                            const float *factor, const float *inverses,
-                            __local const ushort *rows, int row, int last,
+                            const float *factor, const normed_rows *of,
                             const wave *w)
 {
     float part[LANE_ROWS], whole[LANE_ROWS], inverse[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         along[r] = 0.0f;
-        inverse[r] = DROPS_ZEROS && inverses[r] == 0.0f ? 1.0f / NORM_EPSILON
-                                                        : inverses[r];
+        inverse[r] = DROPS_ZEROS && of->inverse[r] == 0.0f
+                         ? 1.0f / NORM_EPSILON
+                         : of->inverse[r];
     }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
-            const float x = number_of(rows[swizzled_offset(
-                min(row + value_query(w->lane, i), last),
-                d * TILE_N + value_key(w->lane, i), PITCH)]);
+            const float x = channel_of(of, d, i, w);
             along[LANE_ROW(i)] = FMA(x, sums[d][i], along[LANE_ROW(i)]);
         }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
@@ -38,16 +51,12 @@ INLINE void l2norm_backward(float sums[][ACC_PER_LANE], float *along,
     }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
-            const float x = number_of(rows[swizzled_offset(
-                min(row + value_query(w->lane, i), last),
-                d * TILE_N + value_key(w->lane, i), PITCH)]);
+            const float x = channel_of(of, d, i, w);
             sums[d][i] =
                 FMA(sums[d][i], whole[LANE_ROW(i)], -x * part[LANE_ROW(i)]);
         }
 }
-#endif
 
-#if PADDING == 1
 /* Adds the rows of the padding to the wave's sum of them, OUT_TILES tiles of
  * channels from tile `first` on. `out`: room for output staging. */
 INLINE void add_padding(float tiles[][ACC_PER_LANE], const float *factor,
@@ -73,7 +82,6 @@ INLINE void add_padding(float tiles[][ACC_PER_LANE], const float *factor,
             WAVE_SYNC();
         }
 }
-#endif
 
 /* Where the tile's rows of dQ go. */
 INLINE row_target dq_target(__global storage *dq, const row_part *part,
@@ -93,7 +101,6 @@ INLINE row_target dq_target(__global storage *dq, const row_part *part,
     return to;
 }
 
-#if VARIANT == COSINE
 /* Sums of dQ are taken back to q as it is; from_dq, what they were to be
  * multiplied by, becomes 1. Adds q^ . dq^ of the lane's own rows to
  * *scale_sum. */
@@ -102,15 +109,17 @@ INLINE void l2norm_backward_rows(float sums[][ACC_PER_LANE], float *from_dq,
                                  const q_block *here, const wave *w)
 {
     float along[LANE_ROWS];
-    l2norm_backward(sums, along, from_dq, part->inverse, here->q,
-                    part->rows.row, part->rows.last_row, w);
+    const normed_rows q = {.rows = here->q,
+                           .row = part->rows.row,
+                           .last = part->rows.last_row,
+                           .inverse = part->inverse};
+    l2norm_backward(sums, along, from_dq, &q, w);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         if (value_key(w->lane, 0) == 0 && lane_query(w->lane, r) < part->count)
             *scale_sum += along[r];
         from_dq[r] = 1.0f;
     }
 }
-#endif
 
 /* OUT_TILES tiles of channels are stored, from tile `first` on, each row times
  * its factor. */
@@ -129,80 +138,81 @@ INLINE void store_epilogue(float (*tiles)[ACC_PER_LANE], const float *factor,
                        to, w);
 }
 
-/* Sums of `tiles` tiles of channels of dV or dK, from tile `first` on, are
- * stored, each row times its factor: of keys from `key` of the block on, of
- * which `count` exist. stores: the flag of the output, adds: that of adding to
- * it; pad_sums: [DIMS], of the wave. */
+/* A wave's keys whose gradients are stored: from `key` of the block on, of
+ * which `count` exist; their channels from tile `first` on. */
+typedef struct stored_keys {
+    const grad_group *group;
+    uint kv_head;
+    int key, count, first;
+} stored_keys;
+
+/* Sums of `tiles` tiles of channels of dK, or else dV, each row times its
+ * factor. */
 INLINE void store_key_gradients(float sums[][ACC_PER_LANE],
-                                const float *factor, const int tiles, int key,
-                                int count, int first,
-                                __global storage *to_plane,
-                                const tensor_layout *layout, uint stores,
-                                uint adds, __local float *pad_sums,
+                                const float *factor, const int tiles,
+                                const int is_dk, const stored_keys *keys,
                                 const q_block *here, const wave *w)
 {
-    const forward_args *forward = &here->args->forward;
-    const row_target to = {.plane = to_plane,
-                           .layout = layout,
-                           .grid = &forward->grid,
-                           .coord = &here->at->coord,
-                           .row = here->first_key + key,
-                           .count = min(count, TILE_M),
-                           .adds = (forward->flags & adds) != 0,
-                           .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
+    const grad_group *g = keys->group;
+    const backward_args *args = here->args;
+    const forward_args *forward = &args->forward;
+    const tensor_layout *layout = is_dk ? &args->dk : &args->dv;
+    const uint stores = is_dk ? ARG_DK : ARG_DV;
+    const uint adds = is_dk ? ARG_ADD_DK : ARG_ADD_DV;
+    const row_target to = {
+        .plane = (is_dk ? g->of.dk : g->of.dv) +
+                 plane(layout, here->at->coord.grid, keys->kv_head),
+        .layout = layout,
+        .grid = &forward->grid,
+        .coord = &here->at->coord,
+        .row = here->first_key + keys->key,
+        .count = min(keys->count, TILE_M),
+        .adds = (forward->flags & adds) != 0,
+        .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
     UNROLL_FOR (int d = 0; d < tiles; d += OUT_TILES) {
         if (here->fast_store || (forward->flags & stores) != 0)
-            store_epilogue(sums + d, factor, first + d, &to, here, w);
-#if PADDING == 1
-        if (holds_padding(&forward->grid, &here->at->coord))
-            add_padding(sums + d, factor, first + d, pad_sums, here->out, &to,
-                        w);
-#endif
+            store_epilogue(sums + d, factor, keys->first + d, &to, here, w);
+        if (PADDING == 1 && holds_padding(&forward->grid, &here->at->coord))
+            add_padding(sums + d, factor, keys->first + d,
+                        g->memory.pad_sums[g->me.id / WAVE] +
+                            (is_dk ? 0 : DIMS),
+                        here->out, &to, w);
     }
 }
 
-/* pad_sums: [2][DIMS], of the wave. */
-INLINE void store_dv(float sums[][ACC_PER_LANE], const int tiles, int key,
-                     int count, int first, __global storage *dv, uint kv_head,
-                     __local float *pad_sums, const q_block *here,
+INLINE void store_dv(float sums[][ACC_PER_LANE], const int tiles,
+                     const stored_keys *keys, const q_block *here,
                      const wave *w)
 {
-    const backward_args *args = here->args;
     float factor[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         factor[r] = 1.0f / P_SCALE;
-    store_key_gradients(sums, factor, tiles, key, count, first,
-                        dv + plane(&args->dv, here->at->coord.grid, kv_head),
-                        &args->dv, ARG_DV, ARG_ADD_DV, pad_sums + DIMS, here,
-                        w);
+    store_key_gradients(sums, factor, tiles, 0, keys, here, w);
 }
 
-INLINE void store_dk(float sums[][ACC_PER_LANE], const int tiles, int key,
-                     int count, int first, __global storage *dk, uint kv_head,
-                     __local float *pad_sums, const q_block *here,
+INLINE void store_dk(float sums[][ACC_PER_LANE], const int tiles,
+                     const stored_keys *keys, const q_block *here,
                      const wave *w)
 {
-    const backward_args *args = here->args;
-    float factor[LANE_ROWS];
+    float factor[LANE_ROWS], along[LANE_ROWS], inverse[LANE_ROWS];
+    const normed_rows k = {.rows = here->k,
+                           .row = keys->key,
+                           .last = here->key_count - 1,
+                           .inverse = inverse};
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         factor[r] = inverse_ds_scale(here->ds_scale);
-#if VARIANT != COSINE
-        factor[r] *= here->scale;
-#endif
+        if (VARIANT != COSINE)
+            factor[r] *= here->scale;
     }
-#if VARIANT == COSINE
-    float along[LANE_ROWS], inverse[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        inverse[r] = here->k_inverses[min(key + lane_query(w->lane, r),
-                                          here->key_count - 1)];
-    l2norm_backward(sums, along, factor, inverse, here->k, key,
-                    here->key_count - 1, w);
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        factor[r] = 1.0f;
-#endif
-    store_key_gradients(sums, factor, tiles, key, count, first,
-                        dk + plane(&args->dk, here->at->coord.grid, kv_head),
-                        &args->dk, ARG_DK, ARG_ADD_DK, pad_sums, here, w);
+    if (VARIANT == COSINE) {
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            inverse[r] = here->k_inverses[min(
+                keys->key + lane_query(w->lane, r), here->key_count - 1)];
+        l2norm_backward(sums, along, factor, &k, w);
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            factor[r] = 1.0f;
+    }
+    store_key_gradients(sums, factor, tiles, 1, keys, here, w);
 }
 
 #endif

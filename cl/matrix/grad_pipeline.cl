@@ -1,10 +1,131 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a gradient kernel's START_COPIES copies to the ring (pipeline.cl): rows
- * of q, dO, k and v, and what else is known of rows. */
+ * What a work-group has that makes gradients of windows, its tensors and its
+ * teams' local memory, and what it copies to the ring (pipeline.cl): rows of
+ * q, dO, k and v, and what else is known of rows. */
 #ifndef GRAD_PIPELINE_CL
 #define GRAD_PIPELINE_CL
 #include "matrix/grad_tiles.cl"
 #include "matrix/pipeline.cl"
+#include "matrix/waves.cl"
+
+/* ---- What a work-group has ---- */
+
+/* Tensors, as kernels have them in their parameters. */
+typedef struct grad_tensors {
+    __global const storage *q, *k, *v, *o, *d_o;
+    __global const float *lse, *d_lse, *logit_scale;
+    __global storage *dq, *dk, *dv;
+    __global float *workspace;
+    score_bias_tensors score_bias;
+} grad_tensors;
+
+/* Local memory, of all teams: a pointer to what one team has of an array would
+ * keep a register. What is not used has one element. */
+typedef struct grad_memory {
+    __local cached_bias *bias_cache;
+    /* 1 / norm of rows that run down tiles, and across them */
+    __local float (*inverses_m)[VARIANT == COSINE ? BLOCK_M : 1];
+    __local float (*inverses_n)[VARIANT == COSINE ? KEY_ROWS : 1];
+    __local float *lane_sums;
+    /* regions of tokens, down and across */
+    __local uchar (*regions_m)[COMPARES_REGIONS ? BLOCK_M : 1];
+    __local uchar (*regions_n)[COMPARES_REGIONS ? SEQ_N : 1];
+    /* of each wave: dK and dV of the padding */
+    __local float (*pad_sums)[PADDING == 1 ? 2 * DIMS : 1];
+    __local const storage_bits *pad_k, *pad_v; /* NULL: zeros */
+} grad_memory;
+
+#define DECLARE_GRAD_MEMORY                                                   \
+    __local float inverses_m[WINDOWS_PER_GROUP]                               \
+                            [VARIANT == COSINE ? BLOCK_M : 1];                \
+    __local float inverses_n[WINDOWS_PER_GROUP]                               \
+                            [VARIANT == COSINE ? KEY_ROWS : 1];               \
+    __local float                                                             \
+        lane_sums[VARIANT == COSINE ? TEAM * WINDOWS_PER_GROUP : 1];          \
+    __local uchar                                                             \
+        regions_m[WINDOWS_PER_GROUP][COMPARES_REGIONS ? BLOCK_M : 1];         \
+    __local uchar regions_n[WINDOWS_PER_GROUP][COMPARES_REGIONS ? SEQ_N : 1]; \
+    __local float pad_sums[WINDOWS_PER_GROUP * WAVES_PER_WINDOW]              \
+                          [PADDING == 1 ? 2 * DIMS : 1];                      \
+    DECLARE_PADS(pads)
+#define GRAD_MEMORY                                                           \
+    {                                                                         \
+        .bias_cache = BIAS_CACHE_OR_NULL, .inverses_m = inverses_m,           \
+        .inverses_n = inverses_n, .lane_sums = lane_sums,                     \
+        .regions_m = regions_m, .regions_n = regions_n, .pad_sums = pad_sums, \
+        .pad_k = KEPT_PAD(pads, 0), .pad_v = KEPT_PAD(pads, 1)                \
+    }
+
+/* Copies that are under way. */
+typedef struct grad_pipeline {
+    tile_scheduler next; /* its window is the next one to be copied */
+    uint steps;
+    __local ushort *ring;
+    int wide; /* rows are copied in chunks */
+} grad_pipeline;
+
+/* A work-group, as one of its work-items knows it. */
+typedef struct grad_group {
+    work_item me;
+    grad_tensors of;
+    grad_memory memory;
+    grad_pipeline copies;
+} grad_group;
+#if VARIANT == COSINE
+#define LOGIT_SCALE_OR_NULL logit_scale
+#else
+#define LOGIT_SCALE_OR_NULL 0
+#endif
+/* Declares one, from the parameters and local memory of a kernel. */
+#define DECLARE_GRAD_GROUP(name)                                              \
+    grad_group name = {.me = this_work_item(),                                \
+                       .of = {.q = q,                                         \
+                              .k = k,                                         \
+                              .v = v,                                         \
+                              .o = o,                                         \
+                              .d_o = d_o,                                     \
+                              .lse = lse,                                     \
+                              .d_lse = d_lse,                                 \
+                              .logit_scale = LOGIT_SCALE_OR_NULL,             \
+                              .dq = dq,                                       \
+                              .dk = dk,                                       \
+                              .dv = dv,                                       \
+                              .workspace = workspace,                         \
+                              .score_bias = SCORE_BIAS_TENSORS},              \
+                       .memory = GRAD_MEMORY};
+
+/* The padding's channels of a head of keys come to local memory, from a
+ * kernel's parameters. */
+#if PADDING == 1
+#define START_PADS(group, args, kv_head)                                      \
+    keep_pads(pads, PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),                 \
+              PAD_ROW(args, pad_v, ARG_PAD_V, kv_head), &(args),              \
+              (group).me.id);
+#else
+#define START_PADS(group, args, kv_head)
+#endif
+
+/* Sums of gradients of the padding start at 0. */
+INLINE void clear_pad_sums(const grad_group *g, const wave *w)
+{
+    for (int i = w->lane; i < (PADDING == 1 ? 2 * DIMS : 0); i += WAVE)
+        g->memory.pad_sums[g->me.id / WAVE][i] = 0.0f;
+}
+
+/* What a q block has in local memory besides the ring. */
+INLINE void find_local(q_block *here, const grad_group *g)
+{
+    const grad_memory *memory = &g->memory;
+    const int team = g->me.team;
+    here->bias_cache = memory->bias_cache;
+    here->regions_m = memory->regions_m[team];
+    here->regions_n = memory->regions_n[team];
+    here->q_inverses = memory->inverses_m[team];
+    here->k_inverses =
+        S_TRANSPOSED ? memory->inverses_m[team] : memory->inverses_n[team];
+}
+
+/* ---- Copies ---- */
 
 /* What is known of rows, `count` numbers. */
 INLINE void copy_numbers(__local float *to, __global const float *from,
@@ -14,60 +135,68 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
         copy_4(to + i, from + i, 1);
 }
 
-/* Tensors that rows are copied of, as kernels have them in their parameters.
- */
-typedef struct copied_tensors {
-    __global const storage *q, *k, *v, *o, *d_o;
-    __global const float *lse;
-} copied_tensors;
+/* Rows first .. first + count of a head, of the window that `at` is at, which
+ * a lane of the team helps to copy. */
+typedef struct copied_rows {
+    const backward_args *args;
+    const tile_scheduler *at;
+    uint head, first;
+    int count;
+    int lane;
+} copied_rows;
 
-/* Copies that are under way. */
-typedef struct grad_pipeline {
-    tile_scheduler next; /* its window is the next one to be copied */
-    uint steps;
-    __local ushort *ring;
-    __local const storage_bits *pad_k, *pad_v; /* NULL: zeros */
-    copied_tensors from;
-    int wide; /* rows are copied in chunks */
-} grad_pipeline;
-
-/* Copies rows first .. first + count of a tensor's head to `rows` rows, of the
- * window that p->next is at. Of the four tensors of a stage, `number` is one;
- * each may have a wave of its own. */
+/* Copies rows of a tensor. Of the four tensors of a stage, q, dO, k and v,
+ * `number` is one; each may have a wave of its own. */
 INLINE void copy_plane(const int number, __local storage_bits *to,
                        __global const storage *tensor,
-                       const tensor_layout *layout, uint head,
-                       __local const storage_bits *pad, uint first, int count,
-                       const int rows, const int wide, const grad_pipeline *p,
-                       const forward_args *forward, int lane)
+                       const tensor_layout *layout, const int wide,
+                       const copied_rows *c, const grad_group *g)
 {
-    const int own = ONE_WAVE_PER_TENSOR ? lane & (WAVE - 1) : lane;
-    if (!ONE_WAVE_PER_TENSOR || lane / COPIERS == number)
-        copy_rows(to, tensor + plane(layout, p->next.coord.grid, head),
-                  chunk_of(layout, own), layout, &forward->grid,
-                  &p->next.coord, pad, first, count, rows, own, wide);
+    const int own = ONE_WAVE_PER_TENSOR ? c->lane & (WAVE - 1) : c->lane;
+    if (!ONE_WAVE_PER_TENSOR || c->lane / COPIERS == number)
+        copy_rows(to, tensor + plane(layout, c->at->coord.grid, c->head),
+                  chunk_of(layout, own), layout, &c->args->forward.grid,
+                  &c->at->coord,
+                  number == 2   ? g->memory.pad_k
+                  : number == 3 ? g->memory.pad_v
+                                : 0,
+                  c->first, c->count, number < 2 ? BLOCK_ROWS : BLOCK_KEYS,
+                  own, wide);
 }
 
-/* Copies `count` keys of a head of keys, from `first` on. */
-INLINE void copy_keys(__local storage_bits *to, uint kv_head, uint first,
-                      int count, const int wide, const grad_pipeline *p,
-                      const forward_args *forward, int lane)
+INLINE void copy_keys(__local storage_bits *to, const int wide,
+                      const copied_rows *c, const grad_group *g)
 {
-    copy_plane(2, to + K_OFFSET, p->from.k, &forward->k, kv_head, p->pad_k,
-               first, count, BLOCK_KEYS, wide, p, forward, lane);
-    copy_plane(3, to + V_OFFSET, p->from.v, &forward->v, kv_head, p->pad_v,
-               first, count, BLOCK_KEYS, wide, p, forward, lane);
+    const forward_args *forward = &c->args->forward;
+    copy_plane(2, to + K_OFFSET, g->of.k, &forward->k, wide, c, g);
+    copy_plane(3, to + V_OFFSET, g->of.v, &forward->v, wide, c, g);
 }
 
-/* Copies `count` rows of q and dO of a head, from `first` on. */
-INLINE void copy_queries(__local storage_bits *to, uint head, uint first,
-                         int count, const int wide, const grad_pipeline *p,
-                         const backward_args *args, int lane)
+INLINE void copy_queries(__local storage_bits *to, const int wide,
+                         const copied_rows *c, const grad_group *g)
 {
-    copy_plane(0, to + Q_OFFSET, p->from.q, &args->forward.q, head, 0, first,
-               count, BLOCK_ROWS, wide, p, &args->forward, lane);
-    copy_plane(1, to + D_O_OFFSET, p->from.d_o, &args->d_o, head, 0, first,
-               count, BLOCK_ROWS, wide, p, &args->forward, lane);
+    copy_plane(0, to + Q_OFFSET, g->of.q, &c->args->forward.q, wide, c, g);
+    copy_plane(1, to + D_O_OFFSET, g->of.d_o, &c->args->d_o, wide, c, g);
+}
+
+/* lse of the rows. */
+INLINE void copy_lse(__local float *to, const copied_rows *c,
+                     const grad_group *g)
+{
+    const forward_args *forward = &c->args->forward;
+    __global const float *from =
+        g->of.lse + plane(&forward->lse, c->at->coord.grid, c->head);
+    UNROLL_FOR (int done = 0; done < BLOCK_M; done += TEAM) {
+        const int i = done + c->lane;
+        ulong at;
+        if (i >= c->count)
+            continue;
+        if (find_row(&at, &forward->lse, &forward->grid, &c->at->coord,
+                     c->first + i))
+            copy_4(to + i, from + at, 1);
+        else
+            to[i] = -INFINITY;
+    }
 }
 
 /* ---- Visits ---- */
@@ -81,63 +210,45 @@ typedef struct kv_block {
     uint q_blocks; /* of a window */
 } kv_block;
 
-/* A q block that is to be copied: a block of rows of one head. */
+/* A q block that is to be copied: a block of rows of one head, and keys. */
 typedef struct copied_q_block {
     uint number; /* in the window */
-    uint head, kv_head;
-    uint first; /* row of the window */
-    int count;
-    int lane; /* of the copying team */
+    copied_rows rows, keys;
     __local ushort *to, *keys_to;
 } copied_q_block;
 
-INLINE copied_q_block find_q_block(uint step, const grad_pipeline *p,
-                                   const kv_block *block, int lane)
+INLINE void find_q_block(copied_q_block *v, uint step, const grad_group *g,
+                         const kv_block *block, const backward_args *args)
 {
     const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
-    copied_q_block v;
-    v.number = step % block->q_blocks;
-    v.first = v.number % row_blocks * BLOCK_ROWS;
-    v.count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v.first);
-    v.to = p->ring + step % STAGES * STAGE_SIZE;
-    v.keys_to = p->ring + KEY_STAGE(step / block->q_blocks % STAGES);
+    __local ushort *ring = g->copies.ring;
+    v->number = step % block->q_blocks;
+    v->to = ring + step % STAGES * STAGE_SIZE;
+    v->keys_to = ring + KEY_STAGE(step / block->q_blocks % STAGES);
+    v->rows.args = v->keys.args = args;
+    v->rows.at = v->keys.at = &g->copies.next;
+    v->rows.first = v->number % row_blocks * BLOCK_ROWS;
+    v->rows.count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v->rows.first);
+    v->keys.first = block->first_key;
+    v->keys.count = block->key_count;
     /* where things lie is found anew each time: registers are worth more */
-    v.lane = lane;
-    v.kv_head = block->kv_head;
-    HIDE_FROM_OPTIMIZER(v.lane);
-    HIDE_FROM_OPTIMIZER(v.kv_head);
-    v.head = v.kv_head * block->heads_each + v.number / row_blocks;
-    return v;
+    int lane = g->me.lane;
+    uint kv_head = block->kv_head;
+    HIDE_FROM_OPTIMIZER(lane);
+    HIDE_FROM_OPTIMIZER(kv_head);
+    v->rows.lane = v->keys.lane = lane;
+    v->keys.head = kv_head;
+    v->rows.head = kv_head * block->heads_each + v->number / row_blocks;
 }
 
 /* Copies a q block's rows and, before the first of a window, its keys, unless
  * these come late. */
 INLINE void copy_q_block(const copied_q_block *v, const int wide,
-                         const grad_pipeline *p, const kv_block *block,
-                         const backward_args *args)
+                         const grad_group *g)
 {
-    copy_queries(v->to, v->head, v->first, v->count, wide, p, args, v->lane);
+    copy_queries(v->to, wide, &v->rows, g);
     if (!LATE_KEYS && v->number == 0)
-        copy_keys(v->keys_to, v->kv_head, block->first_key, block->key_count,
-                  wide, p, &args->forward, v->lane);
-}
-
-/* lse of rows first .. first + count of a window. */
-INLINE void copy_lse(__local float *to, __global const float *plane,
-                     const tensor_layout *layout, const grid_layout *grid,
-                     const window_coord *coord, uint first, int count,
-                     int lane)
-{
-    UNROLL_FOR (int done = 0; done < BLOCK_M; done += TEAM) {
-        const int i = done + lane;
-        ulong at;
-        if (i >= count)
-            continue;
-        if (find_row(&at, layout, grid, coord, first + i))
-            copy_4(to + i, plane + at, 1);
-        else
-            to[i] = -INFINITY;
-    }
+        copy_keys(v->keys_to, wide, &v->keys, g);
 }
 
 #endif

@@ -27,13 +27,11 @@ typedef struct row_statistics {
     /* of exponentials, and of these times dP; at first of a lane's own keys.
      * Later the former's inverse, times P_SCALE, and delta. */
     float sum[LANE_ROWS], delta[LANE_ROWS];
-#if RESCALES
-    float dp_bound[LANE_ROWS]; /* sum of |dP|: a bound that costs little */
-#if VARIANT == COSINE
-    float key_dp_bound[LANE_ROWS]; /* no less than of |dP| / norm of the key */
-    float key_inverse[LANE_ROWS];  /* largest 1 / norm of a key */
-#endif
-#endif
+    /* with RESCALES: the sum of |dP|, a bound that costs little; cosine: also
+     * no less than of |dP| / norm of the key, and the largest 1 / norm */
+    float dp_bound[LANE_ROWS];
+    float key_dp_bound[LANE_ROWS];
+    float key_inverse[LANE_ROWS];
 } row_statistics;
 
 INLINE void start_statistics(row_statistics *s, const int has_lse,
@@ -42,12 +40,7 @@ INLINE void start_statistics(row_statistics *s, const int has_lse,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         s->top[r] = has_lse ? lse[r] : -INFINITY;
         s->sum[r] = s->delta[r] = 0.0f;
-#if RESCALES
-        s->dp_bound[r] = 0.0f;
-#if VARIANT == COSINE
-        s->key_dp_bound[r] = s->key_inverse[r] = 0.0f;
-#endif
-#endif
+        s->dp_bound[r] = s->key_dp_bound[r] = s->key_inverse[r] = 0.0f;
     }
 }
 
@@ -115,9 +108,8 @@ INLINE void accumulate_dp(row_statistics *s, const float *exponentials,
         if (!HAS_KEY(tile, i))
             continue;
         s->delta[r] = FMA(exponentials[i], dp[i], s->delta[r]);
-#if RESCALES
-        s->dp_bound[r] += fabs(dp[i]);
-#endif
+        if (RESCALES)
+            s->dp_bound[r] += fabs(dp[i]);
     }
 }
 
@@ -156,7 +148,6 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
     }
 }
 
-#if RESCALES && VARIANT == COSINE
 /* 1 / norm of the shortest key; those of length 0 do not count. */
 INLINE float largest_inverse(const q_block *here, __local uint *scratch,
                              const wave *w)
@@ -169,7 +160,6 @@ INLINE float largest_inverse(const q_block *here, __local uint *scratch,
     }
     return as_float(LARGEST_OF_WAVE(as_uint(largest), scratch, w));
 }
-#endif
 
 /* A first loop over keys, for what must be known of the rows. Of one subtile
  * leaves the exponentials, or where lse is known P; and in kept_dp, where
@@ -178,13 +168,12 @@ INLINE void add_statistics(row_statistics *s,
                            float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
                            float (*kept_dp)[ACC_PER_LANE],
                            const row_part *part, const q_block *here,
-                           const score_bias_view *score_bias,
                            const int has_lse, const wave *w)
 {
     const dp_rows dp_rows_here = read_dp_rows(&part->rows, here->d_o, w);
     SUBTILE_FOR (int first = 0; first < KEY_TILES;
                  first += TILES_PER_SUBTILE) {
-        score_subtile(scores, first, here, &part->rows, score_bias, w);
+        score_subtile(scores, first, here, &part->rows, w);
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t) && KEEPS_DP(t))
                 multiply_dp(kept_dp[t], &dp_rows_here, here->d_o, here->v,
@@ -211,8 +200,7 @@ INLINE void add_statistics(row_statistics *s,
 INLINE void scale_keys(float *ds, const float *factor, int tile,
                        const q_block *here, const wave *w)
 {
-#if VARIANT == COSINE
-    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
+    UNROLL_FOR (int i = 0; i < (VARIANT == COSINE ? ACC_PER_LANE : 0); i++) {
         const int key = tile * TILE_N + value_key(w->lane, i);
         if (!HAS_KEY(tile, i))
             continue;
@@ -221,7 +209,6 @@ INLINE void scale_keys(float *ds, const float *factor, int tile,
             here->k_inverses[IS_FULL_TILE(tile) ? key
                                                 : min(key, BLOCK_KEYS - 1)];
     }
-#endif
 }
 
 #endif

@@ -8,6 +8,15 @@
 #include "matrix/scores.cl"
 #include "matrix/tile_scheduler.cl"
 
+#if HAS_LOCAL_BIAS_CACHE
+#define BIAS_CACHE_OR_NULL bias_cache
+#define CACHE_SCORE_BIAS cache_score_bias
+#else
+typedef float cached_bias;
+#define BIAS_CACHE_OR_NULL 0
+#define CACHE_SCORE_BIAS(cache, args, score_bias, rows, first, item)
+#endif
+
 /* P and dS go to products as sums of so many numbers of 16 bits. In small
  * windows, whose gradients are sums of few terms, the rounding of each shows.
  */
@@ -60,74 +69,29 @@ INLINE void add_values(float sums[][ACC_PER_LANE], const int count,
  * windows the rounding of o always shows. Both take a vote of the wave. */
 #ifdef WAVE_ANY
 #define TAKES_LSE 1
-#define TAKES_O (WEIGHT_PARTS == 1)
+#define ANY_OF_WAVE(x) WAVE_ANY(x)
 #else
 #define TAKES_LSE 0
-#define TAKES_O 0
+#define ANY_OF_WAVE(x) 0
 #endif
+#define TAKES_O (TAKES_LSE && WEIGHT_PARTS == 1)
 #define MOST_LSE 64.0f /* without o */
 /* A larger one, unless rounded up, might make exponentials overflow. */
 #define LARGE_LSE 0x1p22f
 
-#if HAS_LOCAL_BIAS_CACHE
-/* Terms that stay in local memory come there: at the start those of a head,
- * for rows from `first` on. */
-INLINE void cache_head_score_bias(__local cached_bias *bias_cache,
-                                  const score_bias_tensors *tensors,
-                                  const forward_args *forward, uint head,
-                                  uint first, int item)
-{
-#if !MASK_IN_LOCAL
-    const work_tile of_head = {.window = forward->first_window, .head = head};
-    const score_bias_view score_bias =
-        score_bias_of(tensors, forward, of_head);
-    cache_score_bias(bias_cache, forward, &score_bias, 0, first, item);
-#endif
-}
-#define BIAS_CACHE_OR_NULL(bias_cache) bias_cache
-#else
-typedef float cached_bias;
-#define BIAS_CACHE_OR_NULL(bias_cache) 0
-#endif
+/* ---- What a team computes with ---- */
 
-/* Terms of a step; those that stay are renewed where the window is of another
- * mask class than `cached_mask_class`, for all teams, which have windows of
- * one mask class. */
-INLINE score_bias_view block_score_bias(
-    uint *cached_mask_class, __local cached_bias *bias_cache,
-    const score_bias_tensors *tensors, const tile_scheduler *here, work_tile u,
-    const forward_args *forward, uint first, int item)
-{
-#if MASK_IN_LOCAL
-    const score_bias_view score_bias = {.unused = 0};
-    const uint mask_class = MASK_CLASS(*here);
-    if (mask_class != *cached_mask_class) {
-        const score_bias_view new_score_bias =
-            score_bias_of(tensors, forward, u);
-        *cached_mask_class = mask_class;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        cache_score_bias(bias_cache, forward, &new_score_bias, 0, first, item);
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    return score_bias;
-#elif HAS_BIAS_CACHE
-    const score_bias_view score_bias = {.unused = 0};
-    return score_bias;
-#else
-    return score_bias_of(tensors, forward, u);
-#endif
-}
-
-/* What a team computes with. */
 typedef struct q_block {
     const backward_args *args;
     const tile_scheduler *at;
+    score_bias_view score_bias;
     uint head;
     uint first_row, first_key; /* of the blocks, counted from the window's */
     int row_count, key_count;
     int is_last;    /* of the window */
     int fast_store; /* all gradients are stored in whole chunks, added to
                        nothing */
+    int has_shift_boundary; /* the window has several regions */
     float scale;
     float ds_scale; /* a power of two that dS is multiplied by for dK */
     /* local memory: rows of PITCH */
@@ -135,7 +99,108 @@ typedef struct q_block {
     __local const float *q_inverses, *k_inverses;
     __local const float *lse; /* of the rows, where known */
     __local ushort *out;      /* of the wave, for output staging */
+    __local cached_bias *bias_cache;
+    __local uchar *regions_m, *regions_n; /* down and across tiles */
 } q_block;
+
+/* The block's first token down tiles, and the first across. */
+INLINE uint first_down(const q_block *here)
+{
+    return S_TRANSPOSED ? here->first_key : here->first_row;
+}
+INLINE uint first_across(const q_block *here)
+{
+    return S_TRANSPOSED ? here->first_row : here->first_key;
+}
+
+INLINE work_tile work_tile_of(const q_block *here)
+{
+    const work_tile of = {.window = window_of(here->at, &here->args->forward),
+                          .head = here->head,
+                          .row = here->first_row};
+    return of;
+}
+
+/* Terms that stay in local memory come there: at the start those of a head,
+ * for rows from `first` on. */
+INLINE void cache_head_score_bias(__local cached_bias *bias_cache,
+                                  const score_bias_tensors *tensors,
+                                  const forward_args *forward, uint head,
+                                  uint first, int item)
+{
+    const work_tile of_head = {.window = forward->first_window, .head = head};
+    if (HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL) {
+        const score_bias_view score_bias =
+            score_bias_of(tensors, forward, of_head);
+        CACHE_SCORE_BIAS(bias_cache, forward, &score_bias, 0, first, item);
+    }
+}
+
+/* Terms of a step; those that stay are renewed where the window is of another
+ * mask class than `cached_mask_class`, for all teams, which have windows of
+ * one mask class. */
+INLINE void find_score_bias(q_block *here, uint *cached_mask_class,
+                            const score_bias_tensors *tensors, int item)
+{
+    const forward_args *forward = &here->args->forward;
+    const uint mask_class = MASK_CLASS(*here->at);
+    if (!HAS_BIAS_CACHE)
+        here->score_bias = score_bias_of(tensors, forward, work_tile_of(here));
+    if (MASK_IN_LOCAL && mask_class != *cached_mask_class) {
+        const score_bias_view score_bias =
+            score_bias_of(tensors, forward, work_tile_of(here));
+        *cached_mask_class = mask_class;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        CACHE_SCORE_BIAS(here->bias_cache, forward, &score_bias, 0,
+                         first_down(here), item);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* Regions of the window's tokens come to local memory, in its first step and
+ * where they are others than those that are `kept`. 1: the team must meet. */
+INLINE int find_regions(q_block *here, uint *kept, const int is_first,
+                        const score_bias_tensors *tensors, int lane)
+{
+#if COMPARES_REGIONS
+    here->has_shift_boundary = HAS_SHIFT_BOUNDARY(*here->at);
+    const int has_new = is_first && here->has_shift_boundary &&
+                        has_new_regions(here->at, kept);
+    if (has_new) {
+        const forward_args *forward = &here->args->forward;
+        const score_bias_view regions = score_bias_at(
+            tensors, forward, work_tile_of(here), &here->at->coord);
+        keep_regions(here->regions_m, here->regions_n, forward, &regions,
+                     first_down(here), lane);
+    }
+    return has_new;
+#else
+    return 0;
+#endif
+}
+
+/* What tile `tile` of rows has besides its place, beside the block of that
+ * number. Fills what the caller has: what is returned stays in memory with
+ * NVIDIA's compiler. */
+INLINE void place_tile(tile_rows *rows, int tile, uint block,
+                       const q_block *here, const wave *w)
+{
+    if (PADDING == 2)
+        rows->holds_padding =
+            holds_padding(&here->args->forward.grid, &here->at->coord);
+    if (HAS_LOCAL_BIAS_CACHE)
+        rows->local_score_bias =
+            here->bias_cache +
+            (tile * ALL_KEY_TILES + block * KEY_TILES) * TILE_ELEMENTS;
+    if (COMPARES_REGIONS) {
+        rows->key_regions = here->has_shift_boundary
+                                ? here->regions_n + first_across(here)
+                                : 0;
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            rows->region[r] = here->regions_m[min(
+                rows->row + lane_query(w->lane, r), rows->last_row)];
+    }
+}
 
 /* A wave's tile of rows. */
 typedef struct row_part {
@@ -156,14 +221,12 @@ INLINE int row_exists(const row_part *part, int r, const wave *w)
 INLINE int lse_serves(const int has_lse, const row_part *part, const wave *w)
 {
     int exceeds = 0;
-#ifdef WAVE_ANY
     if (has_lse) {
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             exceeds |=
                 part->lse[r] != INFINITY && fabs(part->lse[r]) > MOST_LSE;
-        exceeds = WAVE_ANY(exceeds);
+        exceeds = ANY_OF_WAVE(exceeds);
     }
-#endif
     return has_lse && !exceeds;
 }
 
@@ -180,10 +243,10 @@ INLINE void read_rows(row_part *part, const q_block *here,
             min(part->rows.row + lane_query(w->lane, r), part->rows.last_row);
         part->rows.scale[r] = here->scale;
         part->lse[r] = part->d_lse[r] = 0.0f;
-#if VARIANT == COSINE
-        part->inverse[r] = here->q_inverses[rows[r]];
-        part->rows.scale[r] *= part->inverse[r];
-#endif
+        if (VARIANT == COSINE) {
+            part->inverse[r] = here->q_inverses[rows[r]];
+            part->rows.scale[r] *= part->inverse[r];
+        }
     }
     const int has_lse = TAKES_LSE && (args->forward.flags & ARG_LSE) != 0;
     if (has_lse)
@@ -213,13 +276,13 @@ INLINE void read_rows(row_part *part, const q_block *here,
 /* Scores of a subtile. */
 INLINE void score_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
                           int first, const q_block *here,
-                          const tile_rows *rows,
-                          const score_bias_view *score_bias, const wave *w)
+                          const tile_rows *rows, const wave *w)
 {
     multiply_subtile(scores, 0, here->q, rows->row, rows->last_row, here->k,
                      first, w);
     finish_subtile(scores, here->k_inverses, first, (int)here->first_key,
-                   here->key_count, &here->args->forward, score_bias, rows, w);
+                   here->key_count, &here->args->forward, &here->score_bias,
+                   rows, w);
 }
 
 /* dO of a tile of rows, or v of a tile of keys, stays in registers where that

@@ -41,7 +41,6 @@ INLINE void dot_rows(float dots[LANE_ROWS], int row_index[LANE_ROWS],
     }
 }
 
-#if VARIANT == COSINE
 /* inverse_norm of weights.h by one rsqrt. Gradients in fp16 have powers of
  * two that follow from it: there a row of zeros, whose scores are 0 anyway and
  * which adds nothing, has 0. */
@@ -94,14 +93,13 @@ INLINE void measure_together(const measured_rows *planes, const int from,
 INLINE void measure_rows(const measured_rows *planes, const int count,
                          int wave_of_team, const wave *w)
 {
-#if UNROLL_SUBTILES /* else they take too many registers */
-    measure_together(planes, 0, count, wave_of_team, w);
-#else
-    measure_together(planes, 0, 1, wave_of_team, w);
-    if (count > 1)
-        measure_together(planes, 1, 2, wave_of_team, w);
-#endif
+    if (UNROLL_SUBTILES) { /* else they take too many registers */
+        measure_together(planes, 0, count, wave_of_team, w);
+    } else {
+        measure_together(planes, 0, 1, wave_of_team, w);
+        if (count > 1)
+            measure_together(planes, 1, 2, wave_of_team, w);
+    }
 }
-#endif
 
 #endif

@@ -7,7 +7,6 @@
 #include "matrix/delta_errors.cl"
 #include "matrix/grad_epilogue.cl"
 #include "matrix/grad_sums.cl"
-#include "matrix/waves.cl"
 
 /* Waves that share a tile of rows, and what each has of a KV block. */
 #define SPLITS                                                                \
@@ -24,14 +23,13 @@
 
 /* ---- Keys of a KV block ---- */
 
-#if VARIANT == COSINE || RESCALES
 /* 1 / |k|, as it goes to products, and with `wants_bounds` the bounds. The
  * team's waves take tiles in turn. */
 INLINE void measure_keys(__local float *inverses, __local uint *bounds,
-                         __local const ushort *k, __local const ushort *v,
-                         const int wants_bounds, int wave_of_team,
-                         const wave *w)
+                         const q_block *here, const int wants_bounds,
+                         int wave_of_team, const wave *w)
 {
+    __local const ushort *k = here->k, *v = here->v;
     const int tiles = CEIL_DIV(BLOCK_KEYS, TILE_M);
     MEASURE_FOR (int done = 0; done < tiles; done += WAVES_PER_WINDOW) {
         const int key = (done + wave_of_team) * TILE_M;
@@ -39,29 +37,28 @@ INLINE void measure_keys(__local float *inverses, __local uint *bounds,
         int row_index[LANE_ROWS];
         UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
             inverse[i] = 1.0f;
-#if VARIANT == COSINE
-        dot_rows(square, row_index, k, k, key, BLOCK_KEYS, w);
-        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
-            if (row_index[i] < BLOCK_KEYS) {
-                inverse[i] = quick_inverse_norm(square[i]);
-                inverses[row_index[i]] = inverse[i];
-            }
-#endif
-        if (RESCALES && wants_bounds) {
-            dot_rows(square, row_index, v, v, key, BLOCK_KEYS, w);
+        if (VARIANT == COSINE) {
+            dot_rows(square, row_index, k, k, key, BLOCK_KEYS, w);
             UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
                 if (row_index[i] < BLOCK_KEYS) {
-                    const float norm = sqrt(square[i]);
-                    atomic_max(&bounds[0], as_uint(norm));
-#if VARIANT == COSINE
-                    atomic_max(&bounds[1], as_uint(norm * inverse[i]));
-                    atomic_max(&bounds[2], as_uint(inverse[i]));
-#endif
+                    inverse[i] = quick_inverse_norm(square[i]);
+                    inverses[row_index[i]] = inverse[i];
                 }
         }
+        if (!RESCALES || !wants_bounds)
+            continue;
+        dot_rows(square, row_index, v, v, key, BLOCK_KEYS, w);
+        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
+            if (row_index[i] < BLOCK_KEYS) {
+                const float norm = sqrt(square[i]);
+                atomic_max(&bounds[0], as_uint(norm));
+                if (VARIANT == COSINE) {
+                    atomic_max(&bounds[1], as_uint(norm * inverse[i]));
+                    atomic_max(&bounds[2], as_uint(inverse[i]));
+                }
+            }
     }
 }
-#endif
 
 /* ---- Rows ---- */
 
@@ -77,38 +74,33 @@ typedef struct row_state {
     row_errors errors; /* of dS as it goes to dQ */
 } row_state;
 
-#if O_SERVES
+/* A wave's tile of rows in a KV block, and its share of the block's keys: as
+ * if that were the block, in `share`, and of the rows what belongs to it, in
+ * `own`. */
+typedef struct row_work {
+    row_state *state;
+    __private float (*dq)[ACC_PER_LANE]; /* [DIM_TILES] */
+    int tile;
+    int split;    /* the wave's number among those that share the tile */
+    int computes; /* the tile exists */
+    row_part part, own;
+    q_block share;
+    dbias_target dbias;
+} row_work;
+
 /* Statistics from o and lse. */
 INLINE void take_statistics(row_state *s, const row_part *part,
-                            const q_block *here, __local const ushort *o,
-                            const wave *w)
+                            const q_block *here, const wave *w)
 {
     start_statistics(&s->statistics, 1, part->lse);
-    take_delta(&s->statistics, part, here, o, w);
-#if RESCALES
-    float dots[LANE_ROWS];
-    multiply_rows(dots, here->d_o, here->d_o, part, w);
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        s->length[r] = sqrt(dots[r]);
-#endif
+    take_delta(&s->statistics, part, here, here->q + (O_OFFSET - Q_OFFSET), w);
+    if (RESCALES) {
+        float dots[LANE_ROWS];
+        multiply_rows(dots, here->d_o, here->d_o, part, w);
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            s->length[r] = sqrt(dots[r]);
+    }
 }
-
-/* What dS of the rows must sum over all keys, as it goes to dQ. */
-INLINE void expect_sums(float expected[LANE_ROWS], const row_state *s,
-                        const row_part *part)
-{
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        expected[r] = part->d_lse[r] * s->ds_scale[r];
-}
-
-/* The other kernel gets a delta without the error. */
-INLINE void mend_delta(row_state *s)
-{
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        s->statistics.delta[r] +=
-            s->errors.sum[r] * inverse_ds_scale(s->ds_scale[r]);
-}
-#endif
 
 /* scratch[TILE_M] = values of the tile's rows, for all lanes. */
 INLINE void share_rows(__local float *scratch, const float *values,
@@ -136,7 +128,6 @@ INLINE void find_large(row_state *s, const q_block *here, const wave *w)
     s->large = largest > LARGE_LOGIT;
 }
 
-#if RESCALES
 /* Without a loop for statistics: |dP| is at most |dO| |v|. */
 INLINE void bound_dp(row_state *s, __local const uint *bounds)
 {
@@ -144,15 +135,15 @@ INLINE void bound_dp(row_state *s, __local const uint *bounds)
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         all->dp_bound[r] =
             fmax(all->dp_bound[r], s->length[r] * as_float(bounds[0]));
-#if VARIANT == COSINE
-        all->key_dp_bound[r] =
-            fmax(all->key_dp_bound[r], s->length[r] * as_float(bounds[1]));
-        all->key_inverse[r] = fmax(all->key_inverse[r], as_float(bounds[2]));
-#endif
+        if (VARIANT == COSINE) {
+            all->key_dp_bound[r] =
+                fmax(all->key_dp_bound[r], s->length[r] * as_float(bounds[1]));
+            all->key_inverse[r] =
+                fmax(all->key_inverse[r], as_float(bounds[2]));
+        }
     }
 }
 
-#if VARIANT == COSINE
 /* Before a loop for statistics. */
 INLINE void bound_inverses(row_statistics *s, const q_block *here,
                            const wave *w)
@@ -161,36 +152,32 @@ INLINE void bound_inverses(row_statistics *s, const q_block *here,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
 }
-#endif
 
 /* After one: lanes still have bounds of their own keys' |dP|. */
 INLINE void join_bounds(row_statistics *s, const wave *w)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(s->dp_bound[r], fmax);
-#if VARIANT == COSINE
-        s->key_dp_bound[r] = s->dp_bound[r] * s->key_inverse[r];
-#endif
+        if (VARIANT == COSINE)
+            s->key_dp_bound[r] = s->dp_bound[r] * s->key_inverse[r];
     }
 }
-#endif
 
 /* The power of two of row r of dS, as it goes to dQ. */
 INLINE float ds_scale_of(const row_statistics *s, int r)
 {
-#if RESCALES && VARIANT == COSINE
-    return ds_scale_for(s->key_dp_bound[r] +
-                        fabs(s->delta[r]) * s->key_inverse[r]);
-#elif RESCALES
+    if (!RESCALES)
+        return 1.0f;
+    if (VARIANT == COSINE)
+        return ds_scale_for(s->key_dp_bound[r] +
+                            fabs(s->delta[r]) * s->key_inverse[r]);
     return ds_scale_for(s->dp_bound[r] + fabs(s->delta[r]));
-#else
-    return 1.0f;
-#endif
 }
 
 /* What is known of the rows' dS decides its scale; sums of earlier keys, which
  * may have had another, follow. */
-INLINE void choose_ds_scales(row_state *s, float sums[DIM_TILES][ACC_PER_LANE],
+INLINE void choose_ds_scales(row_state *s,
+                             __private float (*sums)[ACC_PER_LANE],
                              const int is_first)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
@@ -213,18 +200,16 @@ INLINE void choose_ds_scales(row_state *s, float sums[DIM_TILES][ACC_PER_LANE],
     }
 }
 
-/* dQ and dBias of the tile of rows and the wave's share of a KV block's keys,
- * as if that were the block; or, `mends`, what takes an error of delta out of
- * them. */
-INLINE void
-differentiate_rows(row_state *state, float sums[DIM_TILES][ACC_PER_LANE],
-                   const dbias_target *dbias, const int may_be_large,
-                   int mends, const row_part *part, const q_block *here,
-                   const score_bias_view *score_bias, const wave *w)
+/* dQ += dS K, dBias += dS, of the tile of rows and the wave's share of a KV
+ * block's keys; or, `mends`, what takes an error of delta out of them. */
+INLINE void differentiate_rows(row_work *work, const int may_be_large,
+                               int mends, const wave *w)
 {
-    const tile_rows *rows = &part->rows;
+    const row_part *part = &work->own;
+    const q_block *here = &work->share;
+    row_state *state = work->state;
     const row_statistics *s = &state->statistics;
-    const dp_rows d_o = read_dp_rows(rows, here->d_o, w);
+    const dp_rows d_o = read_dp_rows(&part->rows, here->d_o, w);
     float factor[LANE_ROWS], shift[LANE_ROWS];
     float to_dbias[LANE_ROWS], to_dq[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
@@ -236,42 +221,44 @@ differentiate_rows(row_state *state, float sums[DIM_TILES][ACC_PER_LANE],
     }
     GRADIENT_FOR (int first = 0; first < SHARE_TILES;
                   first += TILES_PER_SUBTILE) {
-        float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
+        float p[TILES_PER_SUBTILE][ACC_PER_LANE];
         if (mends) /* compilers are not to mix subtiles, for registers */
             WAVE_SYNC();
-        score_subtile(scores, first, here, rows, score_bias, w);
-        make_p(scores, first, s->top, may_be_large);
+        score_subtile(p, first, here, &part->rows, w);
+        make_p(p, first, s->top, may_be_large);
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
             const int tile = first + t;
             if (!IS_TILE(tile))
                 continue;
             query_tile operands[WEIGHT_PARTS];
             float ds[ACC_PER_LANE], earlier[ACC_PER_LANE];
-            read_dbias(earlier, dbias, tile, part, here, w);
+            read_dbias(earlier, &work->dbias, tile, part, here, w);
             clear_tiles(&ds, 1);
             if (!mends)
                 multiply_dp(ds, &d_o, here->d_o, here->v, tile, w);
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
                 const int r = LANE_ROW(i);
                 const float change = FMA(ds[i], factor[r], shift[r]);
-                ds[i] = HAS_KEY(tile, i) ? scores[t][i] * change : 0.0f;
+                ds[i] = HAS_KEY(tile, i) ? p[t][i] * change : 0.0f;
             }
             if (O_SERVES && !SUMS_OPERANDS && !mends)
-                add_errors(&state->errors, ds, scores[t], 0, tile, w);
-            add_dbias(dbias, earlier, ds, to_dbias, tile, part, here, w);
+                add_errors(&state->errors, ds, p[t], 0, tile, w);
+            add_dbias(&work->dbias, earlier, ds, to_dbias, tile, part, here,
+                      w);
             scale_keys(ds, to_dq, tile, here, w);
             make_operand_parts(operands, ds, w);
             if (O_SERVES && SUMS_OPERANDS && !mends)
-                add_errors(&state->errors, ds, scores[t], operands, tile, w);
-            add_values(sums, DIM_TILES, operands, here->k, tile, 0, w);
+                add_errors(&state->errors, ds, p[t], operands, tile, w);
+            add_values(work->dq, DIM_TILES, operands, here->k, tile, 0, w);
         }
     }
 }
 
+/* ---- Waves that share a tile ---- */
+
 /* Among a wave's output staging, behind what join_errors has there. */
 #define SCRATCH_OF_ERRORS(out) ((__local float *)(out) + 3 * TILE_M)
 
-#if SPLITS > 1 && O_SERVES
 /* Errors of a tile of rows become the sums of all splits'. They go through the
  * waves' output staging later, of which `shared` are those of the tile's
  * first wave. Holds the team's barrier. */
@@ -302,14 +289,11 @@ INLINE void join_errors(row_errors *e,
             e->weights[r] += row[2 * TILE_M] / LANES_OF_ROW;
         }
 }
-#endif
 
-#if SPLITS > 1
 /* Sums of dQ of the splits but the first go to it: [SPLITS - 1][DIM_TILES]
  * [ACC_PER_LANE][WAVE] of each tile. Holds the team's barrier. */
-INLINE void add_splits(float sums[DIM_TILES][ACC_PER_LANE],
-                       __local float *shared, int split, int team,
-                       const wave *w)
+INLINE void add_splits(float (*sums)[ACC_PER_LANE], __local float *shared,
+                       int split, int team, const wave *w)
 {
     const int size = DIM_TILES * TILE_ELEMENTS;
     int lane = w->lane;
@@ -328,11 +312,12 @@ INLINE void add_splits(float sums[DIM_TILES][ACC_PER_LANE],
                     sums[d][i] +=
                         all[other * size + (d * ACC_PER_LANE + i) * WAVE];
 }
-#endif
+
+/* ---- What leaves ---- */
 
 /* dQ of the tile of rows leaves. Adds q^ . dq^ of the lane's own rows to
  * *scale_sum. */
-INLINE void store_dq(const row_state *s, float sums[DIM_TILES][ACC_PER_LANE],
+INLINE void store_dq(const row_state *s, __private float (*sums)[ACC_PER_LANE],
                      __global storage *dq, float *scale_sum,
                      const row_part *part, const q_block *here, const wave *w)
 {
@@ -340,9 +325,8 @@ INLINE void store_dq(const row_state *s, float sums[DIM_TILES][ACC_PER_LANE],
     float from_dq[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         from_dq[r] = here->scale * inverse_ds_scale(s->ds_scale[r]);
-#if VARIANT == COSINE
-    l2norm_backward_rows(sums, from_dq, scale_sum, part, here, w);
-#endif
+    if (VARIANT == COSINE)
+        l2norm_backward_rows(sums, from_dq, scale_sum, part, here, w);
     if ((here->args->forward.flags & ARG_DQ) != 0)
         UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
             store_channels(sums + first, from_dq, first, OUT_TILES, here->out,
@@ -354,13 +338,9 @@ INLINE void store_dq(const row_state *s, float sums[DIM_TILES][ACC_PER_LANE],
 INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
                       const q_block *here, const wave *w)
 {
-    float bound = 0.0f;
-#if RESCALES
-    bound = s->dp_bound[r] + fabs(s->delta[r]);
-#if VARIANT == COSINE
-    bound *= part->inverse[r] * fabs(here->scale);
-#endif
-#endif
+    float bound = s->dp_bound[r] + fabs(s->delta[r]);
+    if (VARIANT == COSINE)
+        bound *= part->inverse[r] * fabs(here->scale);
     return row_exists(part, r, w) ? bound : 0.0f;
 }
 
@@ -371,16 +351,16 @@ INLINE void store_statistics(const row_state *s, __global float *to,
                              const wave *w)
 {
     float bound = 0.0f;
-#if RESCALES
-    __local float *scratch = (__local float *)here->out;
-    float own_bound[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        own_bound[r] = bound_of(&s->statistics, part, r, here, w);
-    share_rows(scratch, own_bound, w);
-    UNROLL_FOR (int i = 0; i < TILE_M; i++)
-        bound = fmax(bound, scratch[i]);
-    WAVE_SYNC();
-#endif
+    if (RESCALES) {
+        __local float *scratch = (__local float *)here->out;
+        float own_bound[LANE_ROWS];
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            own_bound[r] = bound_of(&s->statistics, part, r, here, w);
+        share_rows(scratch, own_bound, w);
+        UNROLL_FOR (int i = 0; i < TILE_M; i++)
+            bound = fmax(bound, scratch[i]);
+        WAVE_SYNC();
+    }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         const int row = lane_query(w->lane, r);
         if (value_key(w->lane, 0) != 0 || row >= part->count)
@@ -389,9 +369,8 @@ INLINE void store_statistics(const row_state *s, __global float *to,
         own[0] = s->statistics.top[r];
         own[1] = s->statistics.delta[r];
         own[2] = s->large ? -bound : bound;
-#if VARIANT == COSINE
-        own[3] = part->inverse[r] * here->scale;
-#endif
+        if (VARIANT == COSINE)
+            own[3] = part->inverse[r] * here->scale;
     }
 }
 
