@@ -2,8 +2,6 @@
  * What dS of a row sums over keys and should not: how far a delta that was
  * taken from a stored, rounded o is off, and whether that counts; and what
  * rounding leaves. */
-#ifndef DELTA_ERRORS_CL
-#define DELTA_ERRORS_CL
 #include "matrix/grad_softmax.cl"
 
 /* What dS of a row sums over keys; and of a lane's own keys its squares, of
@@ -105,5 +103,3 @@ INLINE int errors_count(const row_errors *e, __local float *scratch,
     SUM_OF_WAVE(excess, scratch, w);
     return ANY_OF_WAVE(excess > 0.0f);
 }
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The second half of backward_matrix.cl: tiles of keys, whose dV and dK are
  * products of P and dS, the other way round, and rows of dO and q. */
-#ifndef FUSED_KEYS_CL
-#define FUSED_KEYS_CL
 #include "matrix/fused_pipeline.cl"
 #include "matrix/fused_tile.cl"
 #include "matrix/grad_epilogue.cl"
@@ -203,5 +201,3 @@ INLINE void add_kept_keys(__private float (*dv)[KEY_SUM_TILES][ACC_PER_LANE],
         store_sums(dk, 1, 1, &keys, here, w);
     }
 }
-
-#endif

@@ -3,8 +3,6 @@
  * keys and its teams' local memory, and what it copies to the ring
  * (grad_pipeline.cl): a q block at a time, and where rows are staged also o.
  */
-#ifndef FUSED_PIPELINE_CL
-#define FUSED_PIPELINE_CL
 #include "matrix/fused_rows.cl"
 #include "matrix/grad_pipeline.cl"
 
@@ -223,5 +221,3 @@ INLINE void start_o(const fused_group *g, uint step, const tile_scheduler *at,
         END_COPIES();
     }
 }
-
-#endif

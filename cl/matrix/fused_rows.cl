@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The first half of backward_matrix.cl: a wave's tile of rows, of which dQ is
  * stored, dBias is summed, and P and dS go to local memory. */
-#ifndef FUSED_ROWS_CL
-#define FUSED_ROWS_CL
 #include "matrix/delta_errors.cl"
 #include "matrix/fused_tile.cl"
 #include "matrix/grad_epilogue.cl"
@@ -351,5 +349,3 @@ INLINE void store_dq(float sums[ROW_SUM_TILES][ACC_PER_LANE],
                        rows->f.from_dq, first, &to, here, w);
     }
 }
-
-#endif

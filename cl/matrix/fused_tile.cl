@@ -6,8 +6,6 @@
  *   SINGLE_Q_BLOCK  1: a window has one q block
  *                0: sums of dK and dV live through all q blocks of a window
  *   KEEPS_DBIAS  0 or 1 (grad_sums.cl); 1 with SINGLE_Q_BLOCK only */
-#ifndef FUSED_TILE_CL
-#define FUSED_TILE_CL
 #include "matrix/grad_softmax.cl"
 
 REQUIRE(SINGLE_Q_BLOCK)
@@ -93,5 +91,3 @@ INLINE void keep_weights(const float *tile, __local ushort *weights, int query,
             subtract_rounded(rest);
     }
 }
-
-#endif

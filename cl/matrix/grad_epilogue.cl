@@ -2,8 +2,6 @@
  * How rows of dQ, dK and dV leave (epilogue.cl), in the cosine variant as
  * gradients of rows before they had length 1, and those of the padding as
  * sums. */
-#ifndef GRAD_EPILOGUE_CL
-#define GRAD_EPILOGUE_CL
 #include "matrix/grad_pipeline.cl"
 #include "matrix/grad_softmax.cl"
 
@@ -214,5 +212,3 @@ INLINE void store_dk(float sums[][ACC_PER_LANE], const int tiles,
     }
     store_key_gradients(sums, factor, tiles, 1, keys, here, w);
 }
-
-#endif

@@ -2,8 +2,6 @@
  * What a work-group has that makes gradients of windows, its tensors and its
  * teams' local memory, and what it copies to the ring (pipeline.cl): rows of
  * q, dO, k and v, and what else is known of rows. */
-#ifndef GRAD_PIPELINE_CL
-#define GRAD_PIPELINE_CL
 #include "matrix/grad_tiles.cl"
 #include "matrix/pipeline.cl"
 #include "matrix/waves.cl"
@@ -250,5 +248,3 @@ INLINE void copy_q_block(const copied_q_block *v, const int wide,
     if (!LATE_KEYS && v->number == 0)
         copy_keys(v->keys_to, wide, &v->keys, g);
 }
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Powers of two that P and dS are multiplied by before they are rounded. */
-#ifndef GRAD_SCALE_CL
-#define GRAD_SCALE_CL
 #include "common/storage.cl"
 
 /* Rounding to fp16 loses small numbers, below 2^-24 of all there are: P, and
@@ -26,5 +24,3 @@ INLINE float inverse_ds_scale(float ds_scale)
 {
     return as_float((254u << 23) - as_uint(ds_scale));
 }
-
-#endif

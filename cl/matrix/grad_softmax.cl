@@ -5,8 +5,6 @@
  *
  *   RECOMPUTE_SCORES  a feature of the kernel (geometry.cl): 1: scores are
  *          computed again for the gradients, and so is dP */
-#ifndef GRAD_SOFTMAX_CL
-#define GRAD_SOFTMAX_CL
 #include "matrix/grad_scale.cl"
 #include "matrix/grad_tiles.cl"
 #include "matrix/shift_scores.cl"
@@ -210,5 +208,3 @@ INLINE void scale_keys(float *ds, const float *factor, int tile,
                                                 : min(key, BLOCK_KEYS - 1)];
     }
 }
-
-#endif

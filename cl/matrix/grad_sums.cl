@@ -9,8 +9,6 @@
  *                2: stay in local memory, in 16 bytes for each lane
  *                (WINDOWS_PER_GROUP 1)
  */
-#ifndef GRAD_SUMS_CL
-#define GRAD_SUMS_CL
 #include "matrix/grad_pipeline.cl"
 
 /* Sums of dBias that stay in registers must have constant indices. */
@@ -243,5 +241,3 @@ INLINE void store_pad_sums(const grad_group *g, const backward_args *args,
                         flags);
     }
 }
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the gradient kernels compute with, a q block's rows and keys, and the
  * products of a wave's tile of them: scores, dP and sums of gradients. */
-#ifndef GRAD_TILES_CL
-#define GRAD_TILES_CL
 #include "matrix/epilogue.cl"
 #include "matrix/norms.cl"
 #include "matrix/scores.cl"
@@ -341,5 +339,3 @@ INLINE void multiply_rows(float sums[LANE_ROWS], __local const ushort *rows,
         REDUCE(sums[r], ADD);
     }
 }
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What bounds dS of a block of rows (sliding_numbers.cl), by the `items`
  * work-items of who leaves numbers of its rows. */
-#ifndef SLIDING_BOUNDS_CL
-#define SLIDING_BOUNDS_CL
 #include "matrix/sliding_numbers.cl"
 
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
@@ -100,5 +98,3 @@ INLINE void store_bounds(__local uint *found, __global const storage *v,
     if (item < BOUND_NUMBERS)
         bounds[share * BOUND_NUMBERS + item] = as_float(found[item]);
 }
-
-#endif

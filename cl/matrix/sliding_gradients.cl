@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the kernels of sliding gradients on fragments share. */
-#ifndef SLIDING_GRADIENTS_CL
-#define SLIDING_GRADIENTS_CL
 #include "matrix/epilogue.cl"
 #include "matrix/sliding_numbers.cl"
 #include "matrix/sliding_pipeline.cl"
@@ -14,5 +12,3 @@ INLINE void exponentiate_tile(float *scores, float quick_scale,
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         scores[i] = EXP2(FMA(scores[i], quick_scale, shift[LANE_ROW(i)]));
 }
-
-#endif

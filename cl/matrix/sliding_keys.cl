@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which keys a work-group has that makes dK and dV of sliding attention. */
-#ifndef SLIDING_KEYS_CL
-#define SLIDING_KEYS_CL
 #include "common/problem.cl"
 
 typedef struct key_block {
@@ -35,5 +33,3 @@ INLINE key_block deal_key_block(const backward_args *args, uint index)
     b.count = (int)min((uint)BLOCK_KEYS, forward->keys - b.first);
     return b;
 }
-
-#endif

@@ -11,8 +11,6 @@
  * times the largest element of v is no less than any |dP|. (w) is left to the
  * kernel of rows. Of each block of rows it leaves the bounds from which dS is
  * scaled. */
-#ifndef SLIDING_NUMBERS_CL
-#define SLIDING_NUMBERS_CL
 #include "common/problem.cl"
 #include "matrix/grad_scale.cl"
 
@@ -88,5 +86,3 @@ INLINE float ds_scale_of(float length, float value, float d_lse)
 {
     return RESCALES ? ds_scale_for(2.0f * length * value + fabs(d_lse)) : 1.0f;
 }
-
-#endif

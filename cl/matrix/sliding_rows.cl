@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sliding attention on matrix units: which query rows a work-group has, and
  * which keys those of a wave see. */
-#ifndef SLIDING_ROWS_CL
-#define SLIDING_ROWS_CL
 #include "matrix/waves.cl"
 
 /* Rows of a wave: so many tiles, which share what it reads of keys. */
@@ -127,5 +125,3 @@ INLINE void hide_unseen(float *scores, const forward_args *args,
             at < end && sees(args, seen[LANE_ROW(i)], at) ? scores[i] : hidden;
     }
 }
-
-#endif

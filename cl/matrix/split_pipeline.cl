@@ -3,8 +3,6 @@
  * and its teams' local memory, and what it copies to the ring
  * (grad_pipeline.cl): keys, block by block, and with the first of a window the
  * rows of q, dO and o. */
-#ifndef SPLIT_PIPELINE_CL
-#define SPLIT_PIPELINE_CL
 #include "matrix/grad_pipeline.cl"
 #include "matrix/split_rows.cl"
 
@@ -159,5 +157,3 @@ INLINE void start_again(split_group *g, uint step, const tile_scheduler *at,
     for (uint ahead = 1; ahead < STAGES; ahead++)
         start_kv_block(g, step + ahead, args);
 }
-
-#endif

@@ -2,8 +2,6 @@
  * What backward_rows_matrix.cl does with a wave's tile of rows and a KV
  * block's keys: statistics, dQ and dBias, and how waves that share a tile add
  * up. */
-#ifndef SPLIT_ROWS_CL
-#define SPLIT_ROWS_CL
 #include "matrix/delta_errors.cl"
 #include "matrix/grad_epilogue.cl"
 #include "matrix/grad_sums.cl"
@@ -373,5 +371,3 @@ INLINE void store_statistics(const row_state *s, __global float *to,
             own[3] = part->inverse[r] * here->scale;
     }
 }
-
-#endif

@@ -7,8 +7,6 @@
  * tensors [window][head][row][channel] and boxes of MAP_ROWS rows and
  * MAP_CHANNELS channels, in local memory swizzled in 128 bytes. The self-test
  * tells whether a device reads it so. */
-#ifndef TENSOR_MAPS_CL
-#define TENSOR_MAPS_CL
 #include "common/problem.cl"
 
 REQUIRE(TENSOR_MAPS)
@@ -92,5 +90,3 @@ INLINE void leave_tensor_maps(__global const storage *q,
     t.rows = of_keys ? forward->keys : forward->queries;
     write_tensor_map(tensor_map(workspace, args, item), &t);
 }
-
-#endif
