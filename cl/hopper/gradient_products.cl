@@ -22,35 +22,15 @@ INLINE uint window_chunk(uint rows, uint row, uint chunk)
     return rows + row * WINDOW_PITCH + (chunk ^ row / 2 % 4) * 16;
 }
 
-/* multiply_n: sums = rows columns^T of 64 rows and n others, given addresses;
- * hold_n: what is in flight stays where it is. */
-#define DEFINE_PRODUCT(n, names, set, add)                                    \
-    INLINE void multiply_##n(float *s, uint rows, uint columns)               \
-    {                                                                         \
-        const uint a = rows_at(rows), b = rows_at(columns);                   \
-        const ulong a0 = describe_rows(a), b0 = describe_rows(b);             \
-        const ulong a1 = describe_rows(a + 2), b1 = describe_rows(b + 2);     \
-        __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA( \
-                             "m64n" #n) "{" names                             \
-                                        "}, %[a], %[b], p, 1, 1, 0, 0;}"      \
-                         : set(s)                                             \
-                         : [a] "l"(a0), [b] "l"(b0)                           \
-                         : "memory");                                         \
-        __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA( \
-                             "m64n" #n) "{" names                             \
-                                        "}, %[a], %[b], p, 1, 1, 0, 0;}"      \
-                         : add(s)                                             \
-                         : [a] "l"(a1), [b] "l"(b1)                           \
-                         : "memory");                                         \
-    }                                                                         \
-    INLINE void hold_##n(float *s)                                            \
-    {                                                                         \
-        __asm__ volatile("" : add(s) : : "memory");                           \
-    }
-
-DEFINE_PRODUCT(32, NAMES_16, SET_16, ADD_16)
-DEFINE_PRODUCT(48, NAMES_24, SET_24, ADD_24)
-DEFINE_PRODUCT(64, NAMES_32, SET_32, ADD_32)
+/* A tile of products of 64 rows and TILE_KEYS others, given addresses. */
+INLINE void multiply_tile(float *s, uint rows, uint columns)
+{
+    const uint a = rows_at(rows), b = rows_at(columns);
+    const ulong a0 = describe_rows(a), b0 = describe_rows(b);
+    const ulong a1 = describe_rows(a + 2), b1 = describe_rows(b + 2);
+    set_scores(s, a0, b0);
+    add_scores(s, a1, b1);
+}
 
 /* Of packed weights, n / 4 of them. */
 INLINE void hold_words(uint *x, const int count)

@@ -85,6 +85,9 @@ INLINE void show_to_products(void)
 
 /* ---- Operands of instructions ---- */
 
+/* Of the sums of n columns, n / 2 numbers of a lane: their names, and how they
+ * are operands that a product adds to or sets; of n / 4 words what holds them.
+ */
 #define ADD_8(c, i)                                                           \
     "+f"((c)[i]), "+f"((c)[(i) + 1]), "+f"((c)[(i) + 2]), "+f"((c)[(i) + 3]), \
         "+f"((c)[(i) + 4]), "+f"((c)[(i) + 5]), "+f"((c)[(i) + 6]),           \
@@ -95,57 +98,33 @@ INLINE void show_to_products(void)
         "=f"((c)[(i) + 7])
 #define HOLD_4(x, i)                                                          \
     "+r"((x)[i]), "+r"((x)[(i) + 1]), "+r"((x)[(i) + 2]), "+r"((x)[(i) + 3])
-#define HOLD_8(x, i) HOLD_4(x, i), HOLD_4(x, (i) + 4)
 
-#define NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define NAMES_16 NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define NAMES_24 NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
-#define NAMES_32 NAMES_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define NAMES_40 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define NAMES_48 NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define NAMES_56 NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define NAMES_64 NAMES_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
-
-/* The first so many of an array. */
-#define ADD_16(c) ADD_8(c, 0), ADD_8(c, 8)
-#define ADD_24(c) ADD_16(c), ADD_8(c, 16)
-#define ADD_32(c) ADD_24(c), ADD_8(c, 24)
-#define ADD_40(c) ADD_32(c), ADD_8(c, 32)
-#define ADD_48(c) ADD_40(c), ADD_8(c, 40)
-#define ADD_56(c) ADD_48(c), ADD_8(c, 48)
-#define ADD_64(c) ADD_56(c), ADD_8(c, 56)
-#define SET_16(c) SET_8(c, 0), SET_8(c, 8)
-#define SET_24(c) SET_16(c), SET_8(c, 16)
-#define SET_32(c) SET_24(c), SET_8(c, 24)
-#define SET_40(c) SET_32(c), SET_8(c, 32)
-#define SET_48(c) SET_40(c), SET_8(c, 40)
-#define HOLD_16(x) HOLD_8(x, 0), HOLD_8(x, 8)
-
-#if HEAD_DIM == 16
-#define OUT_NAMES NAMES_8
-#define OUT_SUMS(c) ADD_8(c, 0)
-#elif HEAD_DIM == 32
-#define OUT_NAMES NAMES_16
-#define OUT_SUMS(c) ADD_16(c)
-#elif HEAD_DIM == 48
-#define OUT_NAMES NAMES_24
-#define OUT_SUMS(c) ADD_24(c)
-#elif HEAD_DIM == 64
-#define OUT_NAMES NAMES_32
-#define OUT_SUMS(c) ADD_32(c)
-#elif HEAD_DIM == 80
-#define OUT_NAMES NAMES_40
-#define OUT_SUMS(c) ADD_40(c)
-#elif HEAD_DIM == 96
-#define OUT_NAMES NAMES_48
-#define OUT_SUMS(c) ADD_48(c)
-#elif HEAD_DIM == 112
-#define OUT_NAMES NAMES_56
-#define OUT_SUMS(c) ADD_56(c)
-#elif HEAD_DIM == 128
-#define OUT_NAMES NAMES_64
-#define OUT_SUMS(c) ADD_64(c)
-#endif
+#define NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define NAMES_32 NAMES_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define NAMES_48 NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define NAMES_64 NAMES_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_80 NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define NAMES_96 NAMES_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define NAMES_112 NAMES_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define NAMES_128 NAMES_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define ADD_16(c) ADD_8(c, 0)
+#define ADD_32(c) ADD_16(c), ADD_8(c, 8)
+#define ADD_48(c) ADD_32(c), ADD_8(c, 16)
+#define ADD_64(c) ADD_48(c), ADD_8(c, 24)
+#define ADD_80(c) ADD_64(c), ADD_8(c, 32)
+#define ADD_96(c) ADD_80(c), ADD_8(c, 40)
+#define ADD_112(c) ADD_96(c), ADD_8(c, 48)
+#define ADD_128(c) ADD_112(c), ADD_8(c, 56)
+#define SET_32(c) SET_8(c, 0), SET_8(c, 8)
+#define SET_48(c) SET_32(c), SET_8(c, 16)
+#define SET_64(c) SET_48(c), SET_8(c, 24)
+#define SET_80(c) SET_64(c), SET_8(c, 32)
+#define SET_96(c) SET_80(c), SET_8(c, 40)
+#define HOLD_32(x) HOLD_4(x, 0), HOLD_4(x, 4)
+#define HOLD_48(x) HOLD_32(x), HOLD_4(x, 8)
+#define HOLD_64(x) HOLD_48(x), HOLD_4(x, 12)
+#define HOLD_80(x) HOLD_64(x), HOLD_4(x, 16)
+#define HOLD_96(x) HOLD_80(x), HOLD_4(x, 20)
 
 /* A lane's sums: of scores of TILE_KEYS keys, packed weights of these, and
  * channels of o. */
@@ -155,9 +134,12 @@ INLINE void show_to_products(void)
 
 /* Where products are in flight, the compiler must neither move nor copy what
  * they read and write. */
-#define HOLD_SCORES(s) __asm__ volatile("" : ADD_32(s) : : "memory")
-#define HOLD_WEIGHTS(p) __asm__ volatile("" : HOLD_16(p) : : "memory")
-#define HOLD_OUTS(o) __asm__ volatile("" : OUT_SUMS(o) : : "memory")
+#define HOLD_SCORES(s)                                                        \
+    __asm__ volatile("" : JOIN(ADD_, TILE_KEYS)(s) : : "memory")
+#define HOLD_WEIGHTS(p)                                                       \
+    __asm__ volatile("" : JOIN(HOLD_, TILE_KEYS)(p) : : "memory")
+#define HOLD_OUTS(o)                                                          \
+    __asm__ volatile("" : JOIN(ADD_, HEAD_DIM)(o) : : "memory")
 
 /* An operand in local memory, in rows of 128 bytes that are swizzled by 128,
  * eight rows after the other (PTX ISA, "Matrix Descriptor"): the lower half of
@@ -182,73 +164,69 @@ INLINE uint swizzled_chunk(uint rows, uint row, uint chunk)
 
 /* ---- Products ---- */
 
-#define WGMMA(shape)                                                          \
-    "wgmma.mma_async.sync.aligned." shape "k16.f32." MMA_TYPE "." MMA_TYPE " "
+/* The text of a product of 16 channels, or rows: sums of n columns are what
+ * they were, where `adds` is not 0, and left times right, which are read along
+ * their rows (0) or down their columns (1), as `down` says of operands in
+ * local memory. Operands are [left], or [p0] to [p3] if it is held, and
+ * [right]. */
+#define WGMMA(n, adds, left, down)                                            \
+    HOPPER "{.reg .pred p; setp.ne.b32 p, " adds                              \
+           ", 0; wgmma.mma_async.sync.aligned.m64n" TEXT(                     \
+               n) "k16.f32." MMA_TYPE "." MMA_TYPE                            \
+                  " {" JOIN(NAMES_, n) "}, " left                             \
+                                       ", %[right], p, 1, 1, " down ";}"
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
+#define HELD_LEFT "{%[p0], %[p1], %[p2], %[p3]}"
+#define HELD(p)                                                               \
+    [p0] "r"((p)[0]), [p1] "r"((p)[1]), [p2] "r"((p)[2]), [p3] "r"((p)[3])
 
 /* scores = queries keys^T, of 16 channels; and more channels. */
 INLINE void set_scores(float *s, ulong queries, ulong keys)
 {
-    __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
-                         "m64n64") "{" NAMES_32 "}, %32, %33, p, 1, 1, 0, 0;}"
-                     : SET_32(s)
-                     : "l"(queries), "l"(keys)
+    __asm__ volatile(WGMMA(TILE_KEYS, "0", "%[left]", "0, 0")
+                     : JOIN(SET_, TILE_KEYS)(s)
+                     : [left] "l"(queries), [right] "l"(keys)
                      : "memory");
 }
 INLINE void add_scores(float *s, ulong queries, ulong keys)
 {
-    __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(
-                         "m64n64") "{" NAMES_32 "}, %32, %33, p, 1, 1, 0, 0;}"
-                     : ADD_32(s)
-                     : "l"(queries), "l"(keys)
+    __asm__ volatile(WGMMA(TILE_KEYS, "1", "%[left]", "0, 0")
+                     : JOIN(ADD_, TILE_KEYS)(s)
+                     : [left] "l"(queries), [right] "l"(keys)
                      : "memory");
 }
 /* The same of queries in registers. */
 INLINE void set_scores_held(float *s, const uint *queries, ulong keys)
 {
-    __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
-                         "m64n64") "{" NAMES_32
-                                   "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;}"
-                     : SET_32(s)
-                     : "r"(queries[0]), "r"(queries[1]), "r"(queries[2]),
-                       "r"(queries[3]), "l"(keys)
+    __asm__ volatile(WGMMA(TILE_KEYS, "0", HELD_LEFT, "0")
+                     : JOIN(SET_, TILE_KEYS)(s)
+                     : HELD(queries), [right] "l"(keys)
                      : "memory");
 }
 INLINE void add_scores_held(float *s, const uint *queries, ulong keys)
 {
-    __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(
-                         "m64n64") "{" NAMES_32
-                                   "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;}"
-                     : ADD_32(s)
-                     : "r"(queries[0]), "r"(queries[1]), "r"(queries[2]),
-                       "r"(queries[3]), "l"(keys)
+    __asm__ volatile(WGMMA(TILE_KEYS, "1", HELD_LEFT, "0")
+                     : JOIN(ADD_, TILE_KEYS)(s)
+                     : HELD(queries), [right] "l"(keys)
                      : "memory");
 }
 /* o += weights values, of 16 keys. */
 INLINE void add_values(float *o, const uint *p, ulong values)
 {
-    __asm__ volatile(
-        HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA("m64n" TEXT(
-            HEAD_DIM)) "{" OUT_NAMES "}, {%[p0], %[p1], %[p2], %[p3]}, "
-                       "%[values], p, 1, 1, 1;}"
-        : OUT_SUMS(o)
-        : [p0] "r"(p[0]), [p1] "r"(p[1]), [p2] "r"(p[2]), [p3] "r"(p[3]),
-          [values] "l"(values)
-        : "memory");
+    __asm__ volatile(WGMMA(HEAD_DIM, "1", HELD_LEFT, "1")
+                     : JOIN(ADD_, HEAD_DIM)(o)
+                     : HELD(p), [right] "l"(values)
+                     : "memory");
 }
 
 /* The same, or o = weights values where it `adds` not. */
 INLINE void add_or_set_values(float *o, const uint *p, ulong values, int adds)
 {
-    __asm__ volatile(
-        HOPPER "{.reg .pred p; setp.ne.b32 p, %[adds], 0; " WGMMA("m64n" TEXT(
-            HEAD_DIM)) "{" OUT_NAMES "}, {%[p0], %[p1], %[p2], %[p3]}, "
-                       "%[values], p, 1, 1, 1;}"
-        : OUT_SUMS(o)
-        : [p0] "r"(p[0]), [p1] "r"(p[1]), [p2] "r"(p[2]), [p3] "r"(p[3]),
-          [values] "l"(values), [adds] "r"(adds)
-        : "memory");
+    __asm__ volatile(WGMMA(HEAD_DIM, "%[adds]", HELD_LEFT, "1")
+                     : JOIN(ADD_, HEAD_DIM)(o)
+                     : HELD(p), [right] "l"(values), [adds] "r"(adds)
+                     : "memory");
 }
 
 /* Addresses in local memory. */

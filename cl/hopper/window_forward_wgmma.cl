@@ -347,7 +347,7 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
                          keys_of(ring, keys));
     end_products();
     AWAIT_PRODUCTS(0);
-    HOLD_WINDOW_SCORES(s);
+    HOLD_SCORES(s);
     if (rows->has) {
         find_scales(scale, call, rows, queries);
         const logit_terms t = terms_of(call, rows, scale, queries, keys, 0);
@@ -377,7 +377,7 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     const uint queries = slab(ring, at->queries.number, 0);
     await_phase(keys_barrier(ring, next.number, FILLED), next.parity);
     show_to_products();
-    HOLD_WINDOW_WEIGHTS(x->p);
+    HOLD_WEIGHTS(x->p);
     HOLD_OUTS(x->o);
     start_products();
     multiply_window_keys(s, queries + rows->slab, keys_of(ring, next.number));
@@ -391,16 +391,16 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     if (is_first && rows->has)
         find_scales(scale, call, rows, at->queries.number);
     AWAIT_PRODUCTS(1);
-    HOLD_WINDOW_SCORES(s);
+    HOLD_SCORES(s);
     if (rows->has) {
         const logit_terms t = terms_of(call, rows, scale, at->queries.number,
                                        next.number, next_tile);
         are_final = weigh_tile(s, sum, &x->w, &t, rows->lane, is_first);
     }
-    HOLD_WINDOW_SCORES(s);
+    HOLD_SCORES(s);
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->o);
-    HOLD_WINDOW_WEIGHTS(x->p);
+    HOLD_WEIGHTS(x->p);
     leave_stage(keys_barrier(ring, here, READ), rows->lane);
     at->keys = next;
     pack_weights(x->p, s);
@@ -431,14 +431,14 @@ INLINE void end_run(window_sums *x, const window_call *call,
 {
     const window_ring *ring = &call->ring;
     const uint here = at->keys.number, queries = at->queries.number;
-    HOLD_WINDOW_WEIGHTS(x->p);
+    HOLD_WEIGHTS(x->p);
     HOLD_OUTS(x->o);
     start_products();
     add_window_values(x->o, x->p, values_of(ring, here), KEY_TILES > 1);
     end_products();
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->o);
-    HOLD_WINDOW_WEIGHTS(x->p);
+    HOLD_WEIGHTS(x->p);
     leave_stage(keys_barrier(ring, here, READ), rows->lane);
     if (rows->has)
         store_window(x->o, &x->w.rows, call, run, rows, n, queries);

@@ -22,6 +22,7 @@
  * dP - d_lse is found with the sum that P has. lse is taken where it is near
  * enough to 0 to be exact; where it is not, or is not given, a loop over keys
  * finds it first. */
+#define TILE_KEYS BLOCK_KEYS
 #define OWN_ROWS BLOCK_ROWS
 #define OTHER_ROWS NK
 #define OTHER_BYTES BYTES_OF_KEY
@@ -202,7 +203,7 @@ INLINE void find_tops(row_numbers *to, row_state *x, const wave_window *w,
                           WINDOW_PITCH * first);
         end_products();
         AWAIT_PRODUCTS(0);
-        hold_tile(s);
+        HOLD_SCORES(s);
         finish_scores(s, x, &terms, w->ring, w->stage, first, &w->rows,
                       regions);
         add_exponentials(x, s);
@@ -268,7 +269,7 @@ INLINE void find_weights(row_numbers *x, const row_state *state,
         load_terms(&terms, ring, stage, first, &w->rows);
         START_TILE(s, dp, first);
         AWAIT_PRODUCTS(1);
-        hold_tile(s);
+        HOLD_SCORES(s);
         if (w->owns) {
             uint words[TILE_WORDS];
             finish_scores(s, state, &terms, ring, stage, first, &w->rows,
@@ -278,7 +279,7 @@ INLINE void find_weights(row_numbers *x, const row_state *state,
             store_weights(w->weights, first, words);
         }
         AWAIT_PRODUCTS(0);
-        hold_tile(dp);
+        HOLD_SCORES(dp);
         if (w->owns)
             add_sums(x, s, dp);
         /* what is to be added must not wait */
@@ -347,7 +348,7 @@ INLINE void find_gradients(float *d_bias, float *sums, const row_factors *x,
         if (w->owns)
             load_weights(words, w->weights, first);
         AWAIT_PRODUCTS(0);
-        hold_tile(dp);
+        HOLD_SCORES(dp);
         if (w->owns) {
             differentiate(dp, d_bias + first / 2, words, x);
             pack_weights(words, dp);
@@ -355,7 +356,7 @@ INLINE void find_gradients(float *d_bias, float *sums, const row_factors *x,
             UNROLL_FOR (int c = 0; c < BLOCK_KEYS / 16; c++)
                 add_row_sums(sums, words + 4 * c);
         }
-        hold_tile(d_bias + first / 2);
+        HOLD_SCORES(d_bias + first / 2);
     }
 }
 

@@ -11,15 +11,13 @@
  *   dV += P^T dO,  dK += scale dS^T Q */
 #define OWN_ROWS BLOCK_KEYS
 #define OTHER_ROWS (CEIL_DIV(NQ, BLOCK_ROWS) * BLOCK_ROWS)
+#define TILE_KEYS BLOCK_ROWS /* which are other rows here */
 #define WARPGROUPS (BLOCK_KEYS / WARPGROUP_ROWS)
 #define OTHER_BYTES BYTES_OF_ROW
 #define READS_O 0
 #include "hopper/gradient_windows.cl"
 
 REQUIRE(BLOCK_ROWS)
-
-#define multiply_scores JOIN(multiply_, BLOCK_ROWS)
-#define hold_scores JOIN(hold_, BLOCK_ROWS)
 
 /* What is known of a row in local memory, numbers beside each other: its
  * shift, minus lse in units of log 2, plus P_EXPONENT, or where some lse of
@@ -304,12 +302,12 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
             known[j] = load_known(ring, stage, first + 8 * j, 0, keys->lane);
         start_products();
-        multiply_scores(s, k, q_rows);
+        multiply_tile(s, k, q_rows);
         end_products();
-        multiply_scores(dp, v, d_o_rows);
+        multiply_tile(dp, v, d_o_rows);
         end_products();
         AWAIT_PRODUCTS(1);
-        hold_scores(s);
+        HOLD_SCORES(s);
         if (HAS_REGIONS && regions) {
             const lane_regions lane_has =
                 find_regions(window_regions(ring, stage), keys->region_value,
@@ -335,7 +333,7 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         add_products(x->dv, x->p, d_o_rows, BLOCK_ROWS);
         end_products();
         AWAIT_PRODUCTS(1);
-        hold_scores(dp);
+        HOLD_SCORES(dp);
         differentiate(x->ds, s, dp, known, keys);
         hold_words(x->ds, BLOCK_ROWS / 4);
         HOLD_OUTS(x->dk);

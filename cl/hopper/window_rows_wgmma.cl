@@ -22,6 +22,7 @@
  * nothing, or where that is large the largest score; (y) delta; (z) a bound of
  * |dS| and, with such a score, the logarithm of the sum (pack_bound); (w) what
  * q k^ is multiplied by (cosine). */
+#define TILE_KEYS BLOCK_KEYS
 #define OWN_ROWS BLOCK_ROWS
 #define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
 #define OTHER_BYTES BYTES_OF_KEY
@@ -40,7 +41,7 @@ INLINE void exponentiate_again(float *s, const row_state *x,
     if (large) {
         UNROLL_FOR (int n = 0; n < BLOCK_KEYS / 2; n++)
             s[n] -= x->top[n / 2 % 2];
-        hold_tile(s);
+        HOLD_SCORES(s);
     }
     UNROLL_FOR (int n = 0; n < BLOCK_KEYS / 2; n++) {
         const float top = large ? 0.0f : x->top[n / 2 % 2];
@@ -93,13 +94,13 @@ INLINE void find_gradients(float *dq, row_errors *errors, float *d_bias,
         load_terms(&terms, ring, stage, first, rows);
         START_TILE(s, dp, first);
         AWAIT_PRODUCTS(1);
-        hold_tile(s);
+        HOLD_SCORES(s);
         HOLD_OUTS(dq);
         hold_words(ds, BLOCK_KEYS / 4);
         finish_scores(s, x, &terms, ring, stage, first, rows, regions);
         exponentiate_again(s, x, !measures);
         AWAIT_PRODUCTS(0);
-        hold_tile(dp);
+        HOLD_SCORES(dp);
         differentiate(ds, errors, d_bias + first / 2, s, dp, x, terms.inverse,
                       measures);
         if (SUMS_ROWS(measures)) /* what is to be added must not wait there */
@@ -107,7 +108,7 @@ INLINE void find_gradients(float *dq, row_errors *errors, float *d_bias,
         if (measures)
             hold_errors(errors);
         /* now, as what is to be added takes as many registers */
-        hold_tile(d_bias + first / 2);
+        HOLD_SCORES(d_bias + first / 2);
         hold_words(ds, BLOCK_KEYS / 4);
         HOLD_OUTS(dq);
         start_products();

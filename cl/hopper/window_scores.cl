@@ -14,31 +14,6 @@ typedef char regions_come_with_a_bias[HAS_REGIONS && !BIAS ? -1 : 1];
 
 /* ---- Products ---- */
 
-#if TILE_KEYS == 48
-#define SCORE_NAMES NAMES_24
-#define SET_SCORES(s) SET_24(s)
-#define ADD_SCORES(s) ADD_24(s)
-#define HOLD_ALL_WEIGHTS(p) HOLD_8(p, 0), HOLD_4(p, 8)
-#elif TILE_KEYS == 64
-#define SCORE_NAMES NAMES_32
-#define SET_SCORES(s) SET_32(s)
-#define ADD_SCORES(s) ADD_32(s)
-#define HOLD_ALL_WEIGHTS(p) HOLD_16(p)
-#elif TILE_KEYS == 80
-#define SCORE_NAMES NAMES_40
-#define SET_SCORES(s) SET_40(s)
-#define ADD_SCORES(s) ADD_40(s)
-#define HOLD_ALL_WEIGHTS(p) HOLD_16(p), HOLD_4(p, 16)
-#elif TILE_KEYS == 96
-#define SCORE_NAMES NAMES_48
-#define SET_SCORES(s) SET_48(s)
-#define ADD_SCORES(s) ADD_48(s)
-#define HOLD_ALL_WEIGHTS(p) HOLD_16(p), HOLD_8(p, 16)
-#endif
-#define HOLD_WINDOW_SCORES(s) __asm__ volatile("" : ADD_SCORES(s) : : "memory")
-#define HOLD_WINDOW_WEIGHTS(p)                                                \
-    __asm__ volatile("" : HOLD_ALL_WEIGHTS(p) : : "memory")
-
 /* The lower half of a descriptor is the address in 16ths of bytes; eight rows
  * follow eight others, and what is 64 or 128 bytes wide has a swizzle as wide.
  */
@@ -52,21 +27,9 @@ INLINE ulong describe_rows(uint address)
 INLINE void multiply_16(float *s, ulong queries, ulong keys, const int adds)
 {
     if (adds)
-        __asm__ volatile(
-            HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA("m64n" TEXT(
-                TILE_KEYS)) "{" SCORE_NAMES
-                            "}, %[queries], %[keys], p, 1, 1, 0, 0;}"
-            : ADD_SCORES(s)
-            : [queries] "l"(queries), [keys] "l"(keys)
-            : "memory");
+        add_scores(s, queries, keys);
     else
-        __asm__ volatile(
-            HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA("m64n" TEXT(
-                TILE_KEYS)) "{" SCORE_NAMES
-                            "}, %[queries], %[keys], p, 1, 1, 0, 0;}"
-            : SET_SCORES(s)
-            : [queries] "l"(queries), [keys] "l"(keys)
-            : "memory");
+        set_scores(s, queries, keys);
 }
 
 /* Addresses. */

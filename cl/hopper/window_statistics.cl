@@ -5,9 +5,6 @@
 
 REQUIRE(BLOCK_ROWS)
 
-#define multiply_tile JOIN(multiply_, BLOCK_KEYS)
-#define hold_tile JOIN(hold_, BLOCK_KEYS)
-
 /* A wave's 16 rows of a window. */
 typedef struct wave_rows {
     uint wave; /* among those of the work-group */
@@ -198,7 +195,7 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
         load_inverses(&terms, ring, stage, first, rows);
         START_TILE(s, dp, first);
         AWAIT_PRODUCTS(1);
-        hold_tile(s);
+        HOLD_SCORES(s);
         finish_scores(s, x, &terms, ring, stage, first, rows, regions);
         if (x->has_lse)
             exponentiate(x, s);
@@ -207,7 +204,7 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
         if (LOADS_AHEAD)
             load_biases(&terms, ring, NEXT_TILE(first, BLOCK_KEYS), rows);
         AWAIT_PRODUCTS(0);
-        hold_tile(dp);
+        HOLD_SCORES(dp);
         add_delta(x, s, dp);
     }
 }

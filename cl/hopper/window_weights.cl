@@ -78,19 +78,15 @@ INLINE ulong describe_weights(uint address)
 #define DEFINE_WEIGHT_PRODUCT(name, sums_of, adds, down)                      \
     INLINE void name(float *sums, ulong weights, ulong rows)                  \
     {                                                                         \
-        __asm__ volatile(                                                     \
-            HOPPER "{.reg .pred p; setp.ne.b32 p, " #adds                     \
-                   ", 0; " WGMMA("m64n32") "{" NAMES_16                       \
-                                           "}, %[weights], %[rows], p, 1, "   \
-                                           "1, " #down ", 1;}"                \
-            : sums_of(sums)                                                   \
-            : [weights] "l"(weights), [rows] "l"(rows)                        \
-            : "memory");                                                      \
+        __asm__ volatile(WGMMA(32, adds, "%[left]", down ", 1")               \
+                         : sums_of(sums)                                      \
+                         : [left] "l"(weights), [right] "l"(rows)             \
+                         : "memory");                                         \
     }
-DEFINE_WEIGHT_PRODUCT(set_down, SET_16, 0, 1)
-DEFINE_WEIGHT_PRODUCT(add_down, ADD_16, 1, 1)
-DEFINE_WEIGHT_PRODUCT(set_along, SET_16, 0, 0)
-DEFINE_WEIGHT_PRODUCT(add_along, ADD_16, 1, 0)
+DEFINE_WEIGHT_PRODUCT(set_down, SET_32, "0", "1")
+DEFINE_WEIGHT_PRODUCT(add_down, ADD_32, "1", "1")
+DEFINE_WEIGHT_PRODUCT(set_along, SET_32, "0", "0")
+DEFINE_WEIGHT_PRODUCT(add_along, ADD_32, "1", "0")
 
 /* sums = weights^T rows, of all rows: the warpgroup's keys begin with tile
  * `first`. rows: their address. */
