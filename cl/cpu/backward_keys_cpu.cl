@@ -26,7 +26,7 @@ INLINE void add_outer(vec sums[BLOCK_KEYS][V_VECS],
         vec x[TILE_ROWS][OUT_VECS];
         UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
             UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
-                x[r][t] = JOIN(vload, LANES)(cv + t, rows[r]) * factor[r];
+                x[r][t] = vec_at(rows[r], cv + t) * factor[r];
         NO_UNROLL_FOR (int j = 0; j < count; j++)
             UNROLL_FOR (int t = 0; t < OUT_VECS; t++) {
                 vec acc = sums[j][cv + t];
@@ -48,172 +48,148 @@ INLINE void add_partial(__global float *to, const float *x, int count)
         to[j] += x[j];
 }
 
-/* Turns the tile's logits into P, and dP into dS. */
-INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
-                                  const backward_args *args,
-                                  __global const float *d_lse,
-                                  __global const float *statistics)
+/* Turns the tile's logits into P: with all keys of the rows at hand, or by
+ * what the kernel of rows left of them. */
+INLINE void find_weights(row_tile *tile, __global const float *statistics)
 {
-#if FUSED
-    float earlier_max[TILE_ROWS], earlier_sum[TILE_ROWS];
-    for (int r = 0; r < TILE_ROWS; r++) {
-        earlier_max[r] = -INFINITY;
-        earlier_sum[r] = 0.0f;
-    }
-    exponentiate(tile, earlier_max, earlier_sum);
-#endif
+    if (FUSED)
+        exponentiate(tile);
     for (int r = 0; r < TILE_ROWS; r++) {
         /* repeated rows must not count twice, those of the padding not at
          * all */
         const token at = row_token(tile, r);
         const int exists = r < tile->count && EXISTS(at);
-#if FUSED
-        const float factor =
-            exists && tile->sum[r] != 0.0f ? 1.0f / tile->sum[r] : 0.0f;
-        vec sums = (vec)(0.0f);
-        for (int jv = 0; jv < KEY_VECS; jv++) {
-            const vec p = JOIN(vload, LANES)(jv, tile->p[r]) * factor;
-            const vec pdp = p * JOIN(vload, LANES)(jv, g->ds[r]);
-            JOIN(vstore, LANES)(p, jv, tile->p[r]);
-            sums += select(pdp, (vec)(0.0f), p == 0.0f);
-        }
-        float delta = lanes_sum(sums);
-        if ((args->forward.flags & ARG_D_LSE) != 0 && EXISTS(at))
-            delta -= d_lse[token_offset(&args->d_lse, &at)];
-#else
         __global const float *row = statistics + tile->row[r] * ROW_NUMBERS;
-        const float delta = row[ROW_DELTA];
-        const float softmax_max =
-            row[ROW_MAX] == -INFINITY ? 0.0f : row[ROW_MAX];
+        const float factor = !FUSED ? row[ROW_FACTOR]
+                             : exists && tile->sum[r] != 0.0f
+                                 ? 1.0f / tile->sum[r]
+                                 : 0.0f;
+        const float top = FUSED ? 0.0f : row[ROW_MAX];
+        const float softmax_max = top == -INFINITY ? 0.0f : top;
         for (int jv = 0; jv < KEY_VECS; jv++) {
-            const vec x = JOIN(vload, LANES)(jv, tile->p[r]) - softmax_max;
-            const vec p = exp2_nonpositive(x * LOG2E) * row[ROW_FACTOR];
-            JOIN(vstore, LANES)(exists ? p : (vec)(0.0f), jv, tile->p[r]);
+            vec p = vec_at(tile->p[r], jv);
+            if (!FUSED)
+                p = exp2_nonpositive((p - softmax_max) * LOG2E);
+            set_vec(tile->p[r], jv, exists ? p * factor : (vec)(0.0f));
         }
-#endif
-        for (int jv = 0; jv < KEY_VECS; jv++) {
-            const vec p = JOIN(vload, LANES)(jv, tile->p[r]);
-            const vec ds = p * (JOIN(vload, LANES)(jv, g->ds[r]) - delta);
-            JOIN(vstore, LANES)
-            (select(ds, (vec)(0.0f), p == 0.0f), jv, g->ds[r]);
-        }
-#if PADDING
-        for (int jv = 0; !EXISTS(at) && jv < KEY_VECS; jv++) {
-            JOIN(vstore, LANES)((vec)(0.0f), jv, tile->p[r]);
-            JOIN(vstore, LANES)((vec)(0.0f), jv, g->ds[r]);
-        }
-#endif
     }
 }
 
-#if GRID && FUSED
+/* sum P dP - d_lse of a row, as find_weights and multiply_d_o left it. */
+INLINE float find_delta(const row_tile *tile, const gradient_tile *g, int r,
+                        const backward_args *args, __global const float *d_lse,
+                        __global const float *statistics)
+{
+    if (!FUSED)
+        return statistics[tile->row[r] * ROW_NUMBERS + ROW_DELTA];
+    const token at = row_token(tile, r);
+    vec sums = (vec)(0.0f);
+    for (int jv = 0; jv < KEY_VECS; jv++) {
+        const vec p = vec_at(tile->p[r], jv);
+        const vec pdp = p * vec_at(g->ds[r], jv);
+        sums += select(pdp, (vec)(0.0f), p == 0.0f);
+    }
+    float delta = lanes_sum(sums);
+    if ((args->forward.flags & ARG_D_LSE) != 0 && EXISTS(at))
+        delta -= d_lse[token_offset(&args->d_lse, &at)];
+    return delta;
+}
+
+/* Turns the tile's logits into P, and dP into dS = P (dP - delta), which is 0
+ * where P is. */
+INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
+                                  const backward_args *args,
+                                  __global const float *d_lse,
+                                  __global const float *statistics)
+{
+    find_weights(tile, statistics);
+    for (int r = 0; r < TILE_ROWS; r++) {
+        const float delta = find_delta(tile, g, r, args, d_lse, statistics);
+        for (int jv = 0; jv < KEY_VECS; jv++) {
+            const vec p = vec_at(tile->p[r], jv);
+            const vec ds = p * (vec_at(g->ds[r], jv) - delta);
+            set_vec(g->ds[r], jv, select(ds, (vec)(0.0f), p == 0.0f));
+        }
+    }
+}
+
+/* A launch's tensors that a window has parts of. */
+typedef struct window_tensors {
+    __global const storage *q, *k, *v, *d_o;
+    __global storage *dq, *dk, *dv;
+} window_tensors;
+
 /* Asks, tile by tile, for what the next window will read and write: rows of a
  * token lie apart on a grid, and the processor's own prefetcher does not guess
  * where the next one is. */
-INLINE void prefetch_next(const backward_args *args, ulong window, uint head,
-                          uint row, __global const storage *q,
-                          __global const storage *k, __global const storage *v,
-                          __global const storage *d_o,
-                          __global const storage *dq,
-                          __global const storage *dk,
-                          __global const storage *dv)
+INLINE void prefetch_next(const backward_args *args, const window_tensors *of,
+                          ulong window, uint head, uint row)
 {
     const forward_args *forward = &args->forward;
+    const uint flags = forward->flags;
     const window_coord coord = locate_window(&forward->grid, window);
+    const ulong grid = coord.grid;
     const uint kv_head = head / forward->heads_per_kv_head;
     for (uint r = row; r < min(row + TILE_ROWS, forward->queries); r++) {
         const token at = find_token(&forward->grid, &coord, r);
-        prefetch_channels(q + plane(&forward->q, coord.grid, head),
-                          &forward->q, &at);
-        prefetch_channels(d_o + plane(&args->d_o, coord.grid, head),
-                          &args->d_o, &at);
-        if ((forward->flags & ARG_DQ) != 0)
-            prefetch_channels(dq + plane(&args->dq, coord.grid, head),
-                              &args->dq, &at);
+        prefetch_channels(of->q, &forward->q, grid, head, &at);
+        prefetch_channels(of->d_o, &args->d_o, grid, head, &at);
+        if ((flags & ARG_DQ) != 0)
+            prefetch_channels(of->dq, &args->dq, grid, head, &at);
         if (head % forward->heads_per_kv_head != 0)
             continue; /* the others share its keys */
-        prefetch_channels(k + plane(&forward->k, coord.grid, kv_head),
-                          &forward->k, &at);
-        prefetch_channels(v + plane(&forward->v, coord.grid, kv_head),
-                          &forward->v, &at);
-        if ((forward->flags & ARG_DK) != 0)
-            prefetch_channels(dk + plane(&args->dk, coord.grid, kv_head),
-                              &args->dk, &at);
-        if ((forward->flags & ARG_DV) != 0)
-            prefetch_channels(dv + plane(&args->dv, coord.grid, kv_head),
-                              &args->dv, &at);
+        prefetch_channels(of->k, &forward->k, grid, kv_head, &at);
+        prefetch_channels(of->v, &forward->v, grid, kv_head, &at);
+        if ((flags & ARG_DK) != 0)
+            prefetch_channels(of->dk, &args->dk, grid, kv_head, &at);
+        if ((flags & ARG_DV) != 0)
+            prefetch_channels(of->dv, &args->dv, grid, kv_head, &at);
     }
 }
-#endif
 
-#if FUSED
 /* dQ of the tile; returns the sum of q^ . dq^ over its rows. */
 INLINE float compute_dq(const row_tile *tile, gradient_tile *g,
                         const key_block *keys,
                         const vec natural_k[BLOCK_KEYS][V_VECS],
-                        const backward_args *args, __global storage *dq,
-                        float scale)
+                        const gradient_rows *dq, float scale)
 {
-    float along = 0.0f;
+    float along = 0.0f, weights[TILE_ROWS][BLOCK_KEYS];
     vec sums[TILE_ROWS][V_VECS];
     for (int r = 0; r < TILE_ROWS; r++)
         for (int cv = 0; cv < V_VECS; cv++)
             sums[r][cv] = (vec)(0.0f);
-#if VARIANT == COSINE
-    float weights[TILE_ROWS][BLOCK_KEYS];
-    for (int r = 0; r < TILE_ROWS; r++)
+    for (int r = 0; VARIANT == COSINE && r < TILE_ROWS; r++)
         for (int jv = 0; jv < KEY_VECS; jv++)
-            JOIN(vstore, LANES)
-    (JOIN(vload, LANES)(jv, g->ds[r]) * keys->inverse_norm[jv], jv,
-     weights[r]);
+            set_vec(weights[r], jv,
+                    vec_at(g->ds[r], jv) * keys->inverse_norm[jv]);
     for (int cv = 0; cv < V_VECS; cv += OUT_VECS)
-        multiply_natural(sums, weights, natural_k, keys->count, cv);
-#else
-    for (int cv = 0; cv < V_VECS; cv += OUT_VECS)
-        multiply_natural(sums, g->ds, natural_k, keys->count, cv);
-#endif
+        multiply_natural(sums, VARIANT == COSINE ? weights : g->ds, natural_k,
+                         keys->count, cv);
     for (int r = 0; r < tile->count; r++) {
         const token at = row_token(tile, r);
         if (!EXISTS(at))
             continue;
         for (int cv = 0; cv < V_VECS; cv++)
             sums[r][cv] *= scale;
-#if VARIANT == COSINE
-        vec x[V_VECS], squares = (vec)(0.0f);
-        for (int cv = 0; cv < V_VECS; cv++) {
-            x[cv] = JOIN(vload, LANES)(cv, tile->q[r]);
-            squares = FMA(x[cv], x[cv], squares);
+        if (VARIANT == COSINE) {
+            vec x[V_VECS], squares = (vec)(0.0f);
+            for (int cv = 0; cv < V_VECS; cv++) {
+                x[cv] = vec_at(tile->q[r], cv);
+                squares = FMA(x[cv], x[cv], squares);
+            }
+            along += l2norm_backward_row(sums[r], x,
+                                         inverse_norm(lanes_sum(squares)));
         }
-        along +=
-            l2norm_backward_row(sums[r], x, inverse_norm(lanes_sum(squares)));
-#endif
-        if ((args->forward.flags & ARG_DQ) != 0)
-            store_gradient(sums[r], dq, &args->dq, &at,
-                           (args->forward.flags & ARG_ADD_DQ) != 0);
+        store_gradient(sums[r], dq, &at);
     }
     return along;
 }
-#endif
-
-#if PADDING == 1
-/* Starts a partial sum of a row of channels, or adds to it. */
-INLINE void add_channels(__global float *to, const vec sums[V_VECS], int add)
-{
-    float x[CHANNELS];
-    for (int cv = 0; cv < V_VECS; cv++)
-        JOIN(vstore, LANES)(sums[cv], cv, x);
-    for (int c = 0; c < HEAD_DIM; c++)
-        to[c] = add ? to[c] + x[c] : x[c];
-}
-#endif
 
 /* What the rows of a window sum for the block's keys, and what those of the
  * padding's tokens sum over windows. */
 typedef struct key_sums {
     vec k[BLOCK_KEYS][V_VECS], v[BLOCK_KEYS][V_VECS];
-#if PADDING == 1
     vec pad_k[V_VECS], pad_v[V_VECS];
-#endif
 } key_sums;
 
 INLINE void clear_sums(key_sums *sums, const key_block *keys)
@@ -223,59 +199,38 @@ INLINE void clear_sums(key_sums *sums, const key_block *keys)
             sums->k[j][cv] = sums->v[j][cv] = (vec)(0.0f);
 }
 
-INLINE void clear_pads(key_sums *sums)
-{
-#if PADDING == 1
-    for (int cv = 0; cv < V_VECS; cv++)
-        sums->pad_k[cv] = sums->pad_v[cv] = (vec)(0.0f);
-#endif
-}
-
 /* dV += P^T dO, dK += scale dS^T Q. */
 INLINE void add_tile(key_sums *sums, const row_tile *tile,
-                     const gradient_tile *g, const key_block *keys,
-                     int wants_dk, int wants_dv)
+                     const gradient_tile *g, const key_block *keys, uint flags)
 {
     float one[TILE_ROWS];
     for (int r = 0; r < TILE_ROWS; r++)
         one[r] = 1.0f;
-    if (wants_dv)
+    if ((flags & (ARG_DV | ARG_D_PAD_V)) != 0)
         add_outer(sums->v, tile->p, g->d_o, one, keys->count);
-    if (wants_dk)
+    if ((flags & (ARG_DK | ARG_D_PAD_K)) != 0)
         add_outer(sums->k, g->ds, tile->q, tile->q_scale, keys->count);
 }
 
-/* After a window's last row. dk and dv are planes, as is k, whose row of
- * padding is pad_k. */
+/* After a window's last row. */
 INLINE void store_keys(key_sums *sums, const key_block *keys,
-                       const backward_args *args, __global const storage *k,
-                       __global const storage *pad_k, __global storage *dk,
-                       __global storage *dv, int wants_dk)
+                       const head_rows *k, const gradient_rows *dk,
+                       const gradient_rows *dv)
 {
-    const uint flags = args->forward.flags;
     for (int j = 0; j < keys->count; j++) {
         const token at = key_token(keys, j);
-#if PADDING == 1
-        for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++)
+        store_gradient(sums->v[j], dv, &at);
+        if (VARIANT == COSINE)
+            l2norm_backward_token(sums->k[j], k, &at);
+        store_gradient(sums->k[j], dk, &at);
+        for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++) {
             sums->pad_v[cv] += sums->v[j][cv];
-#endif
-        if ((flags & ARG_DV) != 0 && EXISTS(at))
-            store_gradient(sums->v[j], dv, &args->dv, &at,
-                           (flags & ARG_ADD_DV) != 0);
-        if (!wants_dk)
-            continue;
-#if VARIANT == COSINE
-        l2norm_backward_token(sums->k[j], k, &args->forward.k, &at, pad_k);
-#endif
-#if PADDING == 1
-        for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++)
             sums->pad_k[cv] += sums->k[j][cv];
-#endif
-        if ((flags & ARG_DK) != 0 && EXISTS(at))
-            store_gradient(sums->k[j], dk, &args->dk, &at,
-                           (flags & ARG_ADD_DK) != 0);
+        }
     }
 }
+
+/* ---- Sums over windows ---- */
 
 /* A split's partial sums: [head], and [head][query][key] from the block's
  * first key on. */
@@ -311,15 +266,14 @@ INLINE void clear_partials(const split_partials *partials,
 
 /* dBias += dS. */
 INLINE void add_dbias(const split_partials *partials,
-                      const forward_args *forward, const gradient_tile *g,
-                      uint head, uint row, int row_count, int key_count)
+                      const forward_args *forward, const row_tile *tile,
+                      const gradient_tile *g, uint head, int key_count)
 {
-    for (int r = 0; r < row_count; r++)
-        add_partial(bias_line(partials, forward, head, row + r), g->ds[r],
+    for (int r = 0; r < tile->count; r++)
+        add_partial(bias_line(partials, forward, head, tile->row[r]), g->ds[r],
                     key_count);
 }
 
-#if VARIANT == COSINE && !FUSED
 /* q^ . dq^ of all rows, as the kernel of rows left it. */
 INLINE float sum_along(__global const float *statistics, uint rows)
 {
@@ -328,9 +282,17 @@ INLINE float sum_along(__global const float *statistics, uint rows)
         sum += statistics[row * ROW_NUMBERS + ROW_ALONG];
     return sum;
 }
-#endif
 
-#if PADDING == 1
+/* Starts a partial sum of a row of channels, or adds to it. */
+INLINE void add_channels(__global float *to, const vec sums[V_VECS], int add)
+{
+    float x[CHANNELS];
+    for (int cv = 0; cv < V_VECS; cv++)
+        set_vec(x, cv, sums[cv]);
+    for (int c = 0; c < HEAD_DIM; c++)
+        to[c] = add ? to[c] + x[c] : x[c];
+}
+
 /* Adds what tokens of the padding have summed to the partials; `at` counts
  * those of splits, blocks of keys and key heads. */
 INLINE void add_pads(const key_sums *sums, const backward_args *args,
@@ -345,7 +307,74 @@ INLINE void add_pads(const key_sums *sums, const backward_args *args,
         add_channels(workspace + args->pad_v_partials + at * HEAD_DIM,
                      sums->pad_v, add);
 }
+
+/* ---- Heads of a window ---- */
+
+/* A block of keys of a window. */
+typedef struct window_keys {
+    const backward_args *args;
+    const window_tensors *of;
+    window_coord coord;
+    ulong window, next; /* the split's next one, 0 behind the last */
+    key_block keys;
+    vec transposed_v[HEAD_DIM][KEY_VECS];
+    vec natural_k[BLOCK_KEYS][V_VECS]; /* FUSED */
+} window_keys;
+
+/* Rows, in tiles, that see some of the block's keys: the first and the end. */
+INLINE uint2 rows_that_see(const forward_args *args, const key_block *keys)
+{
+#if VARIANT == SLIDING
+    const row_range rows =
+        rows_of_keys(args, keys->first, keys->first + keys->count - 1);
+    return (uint2)(rows.first / TILE_ROWS * TILE_ROWS, rows.end);
+#else
+    return (uint2)(0, args->queries);
 #endif
+}
+
+/* What a query head adds to sums and partials; returns the sum of q^ . dq^.
+ * statistics: of its rows, unless FUSED. */
+INLINE float add_head(key_sums *sums, window_keys *w,
+                      const score_bias_view *score_bias, uint head,
+                      float scale, __global const float *d_lse,
+                      __global const float *statistics,
+                      const split_partials *partials)
+{
+    const backward_args *args = w->args;
+    const forward_args *forward = &args->forward;
+    const uint flags = forward->flags;
+    const ulong grid = w->coord.grid;
+    const head_rows q = rows_of(w->of->q, &forward->q, grid, head, 0);
+    const head_rows d_o = rows_of(w->of->d_o, &args->d_o, grid, head, 0);
+    const gradient_rows dq = gradient_of(w->of->dq, &args->dq, grid, head,
+                                         flags & ARG_DQ, flags & ARG_ADD_DQ);
+    float along = 0.0f;
+    row_tile tile;
+    gradient_tile g;
+    d_lse += plane(&args->d_lse, grid, head);
+    load_regions(&w->keys, forward, score_bias);
+    const uint2 rows = rows_that_see(forward, &w->keys);
+    for (uint row = rows.x; row < rows.y; row += TILE_ROWS) {
+        if (GRID && FUSED && w->next != 0)
+            prefetch_next(args, w->of, w->next, head, row);
+        load_rows(&tile, forward, &w->coord, &q, row, forward->queries, scale);
+        if (!has_rows(&tile))
+            continue;
+        load_d_o(&g, &tile, &d_o);
+        compute_logits(&tile, &w->keys, forward, score_bias);
+        multiply_d_o(&g, w->transposed_v);
+        differentiate_softmax(&tile, &g, args, d_lse, statistics);
+        if (FUSED)
+            along += compute_dq(&tile, &g, &w->keys, w->natural_k, &dq, scale);
+        if ((flags & ARG_DBIAS) != 0)
+            add_dbias(partials, forward, &tile, &g, head, w->keys.count);
+        add_tile(sums, &tile, &g, &w->keys, flags);
+    }
+    return VARIANT == COSINE && !FUSED
+               ? sum_along(statistics, forward->queries)
+               : along;
+}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 backward_keys_cpu(BACKWARD_PARAMETERS)
@@ -359,113 +388,65 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
     const uint kv_heads = forward->heads / group;
     const uint kv_head = index / args.key_blocks % kv_heads;
     const uint split = index / args.key_blocks / kv_heads;
-    const int wants_dv = (flags & (ARG_DV | ARG_D_PAD_V)) != 0;
-    const int wants_dk = (flags & (ARG_DK | ARG_D_PAD_K)) != 0;
-    key_block keys;
-    vec transposed_v[HEAD_DIM][KEY_VECS];
-    key_sums sums;
-#if FUSED
-    vec natural_k[BLOCK_KEYS][V_VECS];
-#endif
-    row_tile tile;
-    gradient_tile g;
-    key_range range;
-    range.first = key_block_index * BLOCK_KEYS;
+    const int owns_scale = VARIANT == COSINE &&
+                           (flags & ARG_D_LOGIT_SCALE) != 0 &&
+                           key_block_index == 0;
+    const window_tensors tensors = {q, k, v, d_o, dq, dk, dv};
+    key_range range = {.first = key_block_index * BLOCK_KEYS,
+                       .mixed = VARIANT == SLIDING};
     range.count = min(forward->keys - range.first, (uint)BLOCK_KEYS);
-    range.mixed = VARIANT == SLIDING;
-    __global const storage *head_pad_k =
-        PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head);
-    __global const storage *head_pad_v =
-        PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head);
-    clear_pads(&sums);
     const split_partials partials = {
         workspace + args.scale_partials + (ulong)split * forward->heads,
         workspace + args.bias_partials +
             (ulong)split * forward->heads * queries * forward->keys +
             range.first};
+    window_keys here = {.args = &args, .of = &tensors};
+    key_sums sums;
+    for (int cv = 0; cv < V_VECS; cv++)
+        sums.pad_k[cv] = sums.pad_v[cv] = (vec)(0.0f);
     if ((flags & ARG_FIRST_LAUNCH) != 0)
-        clear_partials(&partials, forward, range.count, kv_head,
-                       key_block_index == 0);
+        clear_partials(&partials, forward, range.count, kv_head, owns_scale);
 
     for (ulong w = split; w < forward->windows; w += forward->splits) {
-        work_tile u;
-        u.window = forward->first_window + w;
-        const window_coord coord = locate_window(&forward->grid, u.window);
-        __global const storage *head_k =
-            k + plane(&forward->k, coord.grid, kv_head);
-        open_keys(&keys, range, forward, &coord, head_k, head_pad_k);
-        load_transposed(transposed_v, 0,
-                        v + plane(&forward->v, coord.grid, kv_head),
-                        &forward->v, &keys, head_pad_v);
-#if FUSED
-        load_natural(natural_k, head_k, &forward->k, &keys, head_pad_k);
-#endif
-        clear_sums(&sums, &keys);
-
+        work_tile u = {.window = forward->first_window + w};
+        here.coord = locate_window(&forward->grid, u.window);
+        here.next = w + forward->splits < forward->windows
+                        ? u.window + forward->splits
+                        : 0;
+        const ulong grid = here.coord.grid;
+        const head_rows k_rows =
+            rows_of(k, &forward->k, grid, kv_head,
+                    PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head));
+        const head_rows v_rows =
+            rows_of(v, &forward->v, grid, kv_head,
+                    PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head));
+        const gradient_rows dk_rows = gradient_of(
+            dk, &args.dk, grid, kv_head, flags & ARG_DK, flags & ARG_ADD_DK);
+        const gradient_rows dv_rows = gradient_of(
+            dv, &args.dv, grid, kv_head, flags & ARG_DV, flags & ARG_ADD_DV);
+        open_keys(&here.keys, range, forward, &here.coord, &k_rows);
+        load_transposed(here.transposed_v, 0, &v_rows, &here.keys);
+        if (FUSED)
+            load_natural(here.natural_k, &k_rows, &here.keys);
+        clear_sums(&sums, &here.keys);
         for (u.head = kv_head * group; u.head < (kv_head + 1) * group;
              u.head++) {
-            DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, coord)
-            load_regions(&keys, forward, &score_bias);
-            __global const storage *head_q =
-                q + plane(&forward->q, coord.grid, u.head);
-            __global const storage *head_d_o =
-                d_o + plane(&args.d_o, coord.grid, u.head);
-            __global const float *head_d_lse =
-                d_lse + plane(&args.d_lse, coord.grid, u.head);
-            __global const float *statistics =
+            DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, here.coord)
+            const float along = add_head(
+                &sums, &here, &score_bias, u.head,
+                HEAD_SCALE(forward, logit_scale, u.head), d_lse,
                 workspace + args.workspace +
-                (w * forward->heads + u.head) * queries * ROW_NUMBERS;
-            const float scale = HEAD_SCALE(forward, logit_scale, u.head);
-            float along = 0.0f;
-            for (uint row = 0; row < queries; row += TILE_ROWS) {
-#if VARIANT == SLIDING
-                const uint last = min(row + TILE_ROWS, queries) - 1;
-                if (lie_before(visible_span(forward, last), keys.first))
-                    continue;
-                if (lie_behind(forward, visible_span(forward, row), keys.first,
-                               keys.first + keys.count))
-                    break;
-#endif
-#if GRID && FUSED
-                if (w + forward->splits < forward->windows)
-                    prefetch_next(&args, u.window + forward->splits, u.head,
-                                  row, q, k, v, d_o, dq, dk, dv);
-#endif
-                load_rows(&tile, forward, &coord, head_q, row, queries, scale);
-                if (!has_rows(&tile))
-                    continue;
-                load_d_o(&g, &tile, head_d_o, &args.d_o);
-                compute_logits(&tile, &keys, forward, &score_bias);
-                multiply_d_o(&g, transposed_v);
-                differentiate_softmax(&tile, &g, &args, head_d_lse,
-                                      statistics);
-#if FUSED
-                along += compute_dq(&tile, &g, &keys, natural_k, &args,
-                                    dq + plane(&args.dq, coord.grid, u.head),
-                                    scale);
-#endif
-                if ((flags & ARG_DBIAS) != 0)
-                    add_dbias(&partials, forward, &g, u.head, row, tile.count,
-                              keys.count);
-                add_tile(&sums, &tile, &g, &keys, wants_dk, wants_dv);
-            }
-#if VARIANT == COSINE
-            if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block_index == 0) {
-#if !FUSED
-                along = sum_along(statistics, queries);
-#endif
+                    (w * forward->heads + u.head) * queries * ROW_NUMBERS,
+                &partials);
+            if (owns_scale)
                 partials.scale[u.head] +=
-                    scale_gradient(forward, logit_scale, u.head, along);
-            }
-#endif
+                    scale_gradient(forward, LOGIT_SCALE, u.head, along);
         }
-        store_keys(&sums, &keys, &args, head_k, head_pad_k,
-                   dk + plane(&args.dk, coord.grid, kv_head),
-                   dv + plane(&args.dv, coord.grid, kv_head), wants_dk);
+        store_keys(&sums, &here.keys, &k_rows, &dk_rows, &dv_rows);
     }
-#if PADDING == 1
-    add_pads(&sums, &args, workspace,
-             ((ulong)split * args.key_blocks + key_block_index) * kv_heads +
-                 kv_head);
-#endif
+    if (PADDING == 1)
+        add_pads(&sums, &args, workspace,
+                 ((ulong)split * args.key_blocks + key_block_index) *
+                         kv_heads +
+                     kv_head);
 }

@@ -17,8 +17,8 @@ INLINE float weigh_dp(const float *p, const float *dp)
 {
     vec sum = (vec)(0.0f);
     for (int jv = 0; jv < KEY_VECS; jv++) {
-        const vec weight = JOIN(vload, LANES)(jv, p);
-        const vec product = weight * JOIN(vload, LANES)(jv, dp);
+        const vec weight = vec_at(p, jv);
+        const vec product = weight * vec_at(dp, jv);
         /* nothing comes from a key that is not seen */
         sum += select(product, (vec)(0.0f), weight == 0.0f);
     }
@@ -46,28 +46,26 @@ INLINE void clear_sums(work_tile_sums *sums)
 }
 
 /* P (dP - c) takes the place of dP; it and P become ready for the product with
- * K. earlier_sum: as exponentiate had it. */
+ * K. */
 INLINE void center_dp(row_tile *tile, gradient_tile *g, work_tile_sums *sums,
-                      const key_block *keys, uint first_row,
-                      const float *earlier_sum)
+                      const key_block *keys, uint first_row)
 {
     for (int r = 0; r < TILE_ROWS; r++) {
         const uint at = tile->row[r] - first_row;
-        if (earlier_sum[r] == 0.0f && tile->sum[r] > 0.0f)
+        if (sums->sum[at] == 0.0f && tile->sum[r] > 0.0f)
             sums->center[at] = weigh_dp(tile->p[r], g->ds[r]) / tile->sum[r];
         vec delta = (vec)(0.0f);
         for (int jv = 0; jv < KEY_VECS; jv++) {
-            vec p = JOIN(vload, LANES)(jv, tile->p[r]);
-            vec pdp =
-                p * (JOIN(vload, LANES)(jv, g->ds[r]) - sums->center[at]);
+            vec p = vec_at(tile->p[r], jv);
+            vec pdp = p * (vec_at(g->ds[r], jv) - sums->center[at]);
             pdp = select(pdp, (vec)(0.0f), p == 0.0f);
             delta += pdp;
-#if VARIANT == COSINE
-            pdp *= keys->inverse_norm[jv];
-            p *= keys->inverse_norm[jv];
-#endif
-            JOIN(vstore, LANES)(pdp, jv, g->ds[r]);
-            JOIN(vstore, LANES)(p, jv, tile->p[r]);
+            if (VARIANT == COSINE) {
+                pdp *= keys->inverse_norm[jv];
+                p *= keys->inverse_norm[jv];
+            }
+            set_vec(g->ds[r], jv, pdp);
+            set_vec(tile->p[r], jv, p);
         }
         g->delta[r] = lanes_sum(delta);
     }
@@ -76,8 +74,7 @@ INLINE void center_dp(row_tile *tile, gradient_tile *g, work_tile_sums *sums,
 /* Brings the sums of the tile's rows up to date. */
 INLINE void add_tile(work_tile_sums *sums, const row_tile *tile,
                      const gradient_tile *g, const key_block *keys,
-                     const vec natural_k[BLOCK_KEYS][V_VECS], uint first_row,
-                     uint row)
+                     const vec natural_k[BLOCK_KEYS][V_VECS], uint first_row)
 {
     vec a[TILE_ROWS][V_VECS], b[TILE_ROWS][V_VECS];
     for (int r = 0; r < TILE_ROWS; r++)
@@ -91,7 +88,7 @@ INLINE void add_tile(work_tile_sums *sums, const row_tile *tile,
         multiply_natural(b, tile->p, natural_k, keys->count, cv);
     }
     for (int r = 0; r < tile->count; r++) {
-        const uint at = row + r - first_row;
+        const uint at = tile->row[r] - first_row;
         for (int cv = 0; cv < V_VECS; cv++) {
             sums->a[at][cv] = a[r][cv];
             sums->b[at][cv] = b[r][cv];
@@ -102,27 +99,55 @@ INLINE void add_tile(work_tile_sums *sums, const row_tile *tile,
     }
 }
 
+/* dQ of a row, number `at` of the work tile's, and what the second kernel gets
+ * of it at `to`; d_lse: of the head. */
+INLINE void finish_row(const work_tile_sums *sums, uint at, const token *t,
+                       float scale, const backward_args *args,
+                       const head_rows *q, __global const float *d_lse,
+                       const gradient_rows *dq, __global float *to)
+{
+    const float inverse = sums->sum[at] == 0.0f ? 0.0f : 1.0f / sums->sum[at];
+    float delta = sums->delta[at] * inverse; /* less the center */
+    float along = 0.0f;
+    vec d[V_VECS];
+    if ((args->forward.flags & ARG_D_LSE) != 0 && EXISTS(*t))
+        delta -= d_lse[token_offset(&args->d_lse, t)];
+    for (int cv = 0; cv < V_VECS; cv++)
+        d[cv] =
+            (sums->a[at][cv] - sums->b[at][cv] * delta) * (inverse * scale);
+    if (VARIANT == COSINE)
+        along = l2norm_backward_token(d, q, t);
+    store_gradient(d, dq, t);
+    to[ROW_MAX] = sums->max[at];
+    to[ROW_DELTA] = sums->center[at] + delta;
+    to[ROW_FACTOR] = inverse;
+    /* a query of the padding takes no part in gradients */
+    to[ROW_ALONG] = EXISTS(*t) ? along : 0.0f;
+}
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 backward_rows_cpu(BACKWARD_PARAMETERS)
 {
     const forward_args *forward = &args.forward;
+    const uint flags = forward->flags;
     const work_tile u = find_work_tile(forward, get_global_id(0));
     const uint kv_head = u.head / forward->heads_per_kv_head;
     const uint row_end =
         min(u.row + forward->block_rows, (uint)forward->queries);
     const window_coord coord = locate_window(&forward->grid, u.window);
+    const ulong grid = coord.grid;
     DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, coord)
-    __global const storage *head_q =
-        q + plane(&forward->q, coord.grid, u.head);
-    __global const storage *head_k =
-        k + plane(&forward->k, coord.grid, kv_head);
-    __global const storage *head_v =
-        v + plane(&forward->v, coord.grid, kv_head);
-    __global const storage *head_pad_k =
-        PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head);
-    __global const storage *head_pad_v =
-        PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head);
-    d_o += plane(&args.d_o, coord.grid, u.head);
+    const head_rows q_rows = rows_of(q, &forward->q, grid, u.head, 0);
+    const head_rows d_o_rows = rows_of(d_o, &args.d_o, grid, u.head, 0);
+    const head_rows k_rows =
+        rows_of(k, &forward->k, grid, kv_head,
+                PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head));
+    const head_rows v_rows =
+        rows_of(v, &forward->v, grid, kv_head,
+                PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head));
+    const gradient_rows dq_rows = gradient_of(
+        dq, &args.dq, grid, u.head, flags & ARG_DQ, flags & ARG_ADD_DQ);
+    d_lse += plane(&args.d_lse, grid, u.head);
     workspace +=
         args.workspace +
         ((u.window - forward->first_window) * forward->heads + u.head) *
@@ -138,54 +163,26 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
     const key_loop loop = loop_over_keys(forward, u.row, row_end);
     for (uint block = 0; block < loop.blocks; block++) {
         open_keys(&keys, loop_block(forward, &loop, block), forward, &coord,
-                  head_k, head_pad_k);
-        load_natural(natural_k, head_k, &forward->k, &keys, head_pad_k);
-        load_transposed(transposed_v, 0, head_v, &forward->v, &keys,
-                        head_pad_v);
+                  &k_rows);
+        load_natural(natural_k, &k_rows, &keys);
+        load_transposed(transposed_v, 0, &v_rows, &keys);
         load_regions(&keys, forward, &score_bias);
         for (uint row = u.row; row < row_end; row += TILE_ROWS) {
-            float earlier_max[TILE_ROWS], earlier_sum[TILE_ROWS];
-            load_rows(&tile, forward, &coord, head_q, row, row_end, scale);
+            load_rows(&tile, forward, &coord, &q_rows, row, row_end, scale);
             if (!has_rows(&tile))
                 continue;
-            load_d_o(&g, &tile, d_o, &args.d_o);
-            for (int r = 0; r < TILE_ROWS; r++) {
-                earlier_max[r] = sums.max[tile.row[r] - u.row];
-                earlier_sum[r] = sums.sum[tile.row[r] - u.row];
-            }
+            load_d_o(&g, &tile, &d_o_rows);
+            recall_rows(&tile, sums.max, sums.sum, u.row);
             compute_logits(&tile, &keys, forward, &score_bias);
-            exponentiate(&tile, earlier_max, earlier_sum);
+            exponentiate(&tile);
             multiply_d_o(&g, transposed_v);
-            center_dp(&tile, &g, &sums, &keys, u.row, earlier_sum);
-            add_tile(&sums, &tile, &g, &keys, natural_k, u.row, row);
+            center_dp(&tile, &g, &sums, &keys, u.row);
+            add_tile(&sums, &tile, &g, &keys, natural_k, u.row);
         }
     }
-
     for (uint row = u.row; row < row_end; row++) {
-        const uint at = row - u.row;
         const token t = find_token(&forward->grid, &coord, row);
-        const float inverse =
-            sums.sum[at] == 0.0f ? 0.0f : 1.0f / sums.sum[at];
-        float delta = sums.delta[at] * inverse; /* less the center */
-        if ((forward->flags & ARG_D_LSE) != 0 && EXISTS(t))
-            delta -= d_lse[plane(&args.d_lse, coord.grid, u.head) +
-                           token_offset(&args.d_lse, &t)];
-        vec d[V_VECS];
-        for (int cv = 0; cv < V_VECS; cv++)
-            d[cv] =
-                (sums.a[at][cv] - sums.b[at][cv] * delta) * (inverse * scale);
-        float along = 0.0f;
-#if VARIANT == COSINE
-        along = l2norm_backward_token(d, head_q, &forward->q, &t, 0);
-#endif
-        if ((forward->flags & ARG_DQ) != 0 && EXISTS(t))
-            store_gradient(d, dq + plane(&args.dq, coord.grid, u.head),
-                           &args.dq, &t, (forward->flags & ARG_ADD_DQ) != 0);
-        __global float *to = workspace + row * ROW_NUMBERS;
-        to[ROW_MAX] = sums.max[at];
-        to[ROW_DELTA] = sums.center[at] + delta;
-        to[ROW_FACTOR] = inverse;
-        /* a query of the padding takes no part in gradients */
-        to[ROW_ALONG] = EXISTS(t) ? along : 0.0f;
+        finish_row(&sums, row - u.row, &t, scale, &args, &q_rows, d_lse,
+                   &dq_rows, workspace + row * ROW_NUMBERS);
     }
 }

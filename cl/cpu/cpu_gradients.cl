@@ -11,12 +11,11 @@ typedef struct gradient_tile {
 } gradient_tile;
 
 INLINE void load_d_o(gradient_tile *g, const row_tile *tile,
-                     __global const storage *plane,
-                     const tensor_layout *layout)
+                     const head_rows *d_o)
 {
     for (int r = 0; r < TILE_ROWS; r++) {
         const token at = row_token(tile, r);
-        load_row(g->d_o[r], plane, layout, &at, 0);
+        load_row(g->d_o[r], d_o, &at);
     }
 }
 
@@ -29,7 +28,7 @@ INLINE void multiply_d_o(gradient_tile *g,
         multiply_transposed(acc, g->d_o, transposed, jv);
         UNROLL_FOR (int t = 0; t < TILE_VECS; t++)
             UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
-                JOIN(vstore, LANES)(acc[r][t], jv + t, g->ds[r]);
+                set_vec(g->ds[r], jv + t, acc[r][t]);
     }
 }
 
@@ -49,33 +48,47 @@ INLINE float l2norm_backward_row(vec d[V_VECS], const vec x[V_VECS],
     return dot;
 }
 
-#if VARIANT == COSINE
 /* The same with respect to a token's row as memory has it. */
-INLINE float l2norm_backward_token(vec d[V_VECS],
-                                   __global const storage *plane,
-                                   const tensor_layout *layout,
-                                   const token *at,
-                                   __global const storage *pad)
+INLINE float l2norm_backward_token(vec d[V_VECS], const head_rows *rows,
+                                   const token *at)
 {
     float x[CHANNELS];
     vec x_vecs[V_VECS];
-    const float squares = lanes_sum(load_row(x, plane, layout, at, pad));
+    const float squares = lanes_sum(load_row(x, rows, at));
     for (int cv = 0; cv < V_VECS; cv++)
-        x_vecs[cv] = JOIN(vload, LANES)(cv, x);
+        x_vecs[cv] = vec_at(x, cv);
     return l2norm_backward_row(d, x_vecs, inverse_norm(squares));
 }
-#endif
 
-/* Stores a row of a gradient, or adds to it; the token exists. */
-INLINE void store_gradient(const vec d[V_VECS], __global storage *plane,
-                           const tensor_layout *layout, const token *at,
-                           int add)
+/* Rows of a gradient, of one head of a window: are they wanted, and added to
+ * what is there? */
+typedef struct gradient_rows {
+    __global storage *plane;
+    const tensor_layout *layout;
+    int is_wanted, adds;
+} gradient_rows;
+
+/* wanted, adds: the flags that say so. */
+INLINE gradient_rows gradient_of(__global storage *tensor,
+                                 const tensor_layout *layout, ulong grid,
+                                 uint head, uint wanted, uint adds)
 {
-    __global storage *row = plane + token_offset(layout, at);
+    const gradient_rows rows = {tensor + plane(layout, grid, head), layout,
+                                wanted != 0, adds != 0};
+    return rows;
+}
+
+/* Of a token, if it exists. */
+INLINE void store_gradient(const vec d[V_VECS], const gradient_rows *to,
+                           const token *at)
+{
+    if (!to->is_wanted || !EXISTS(*at))
+        return;
+    __global storage *row = to->plane + token_offset(to->layout, at);
     for (int cv = 0; cv < CHANNEL_VECS; cv++) {
         vec x = d[cv];
-        if (add)
-            x += load_channels(row, layout->column, cv);
-        store_channels(x, row, layout->column, cv);
+        if (to->adds)
+            x += load_channels(row, to->layout->column, cv);
+        store_channels(x, row, to->layout->column, cv);
     }
 }

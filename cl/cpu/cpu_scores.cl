@@ -29,18 +29,39 @@ DEFINE_BIAS_LOAD(load_mask, MASK_SUFFIX, mask_storage)
 #endif
 #endif
 
-/* What the mask adds to the logits of a row and of keys from `key` on. */
-INLINE vec mask_of_lanes(const forward_args *args,
-                         const score_bias_view *score_bias, uint row, uint key)
+/* x and what is added to the logits of a row and of the block's key vector jv.
+ */
+INLINE vec add_score_bias(vec x, const forward_args *args,
+                          const score_bias_view *score_bias, uint row,
+                          const key_block *keys, int jv)
 {
-#if MASK_READS_ARRAY(MASK)
-    return load_mask(score_bias->mask, &args->mask, row, key);
-#else
-    float x[LANES];
-    for (int i = 0; i < LANES; i++)
-        x[i] = mask_of(args, score_bias, row, min(key + i, args->keys - 1));
-    return JOIN(vload, LANES)(0, x);
+    const uint key = keys->first + jv * LANES;
+#if BIAS
+    x += load_bias(score_bias->bias, &args->bias, row, key);
 #endif
+#if MASK_READS_REGIONS(MASK)
+    const int region = (int)query_region(args, score_bias, row);
+    x = select(x, x + args->region_value, keys->region[jv] != region);
+#elif MASK_READS_ARRAY(MASK)
+    x += load_mask(score_bias->mask, &args->mask, row, key);
+#elif MASK && !MASK_HAS_REGIONS(MASK)
+    float more[LANES];
+    for (int i = 0; i < LANES; i++)
+        more[i] = mask_of(args, score_bias, row, min(key + i, args->keys - 1));
+    x += vec_at(more, 0);
+#endif
+    return x;
+}
+
+/* -infinity where the row does not see the key. */
+INLINE vec hide_unseen(vec x, const forward_args *args, uint row, uint key)
+{
+#if VARIANT == SLIDING
+    const span seen = visible_span(args, row);
+    const ivec at = LANE_NUMBERS + (int)key;
+    x = select((vec)(-INFINITY), x, IS_SEEN(args, seen, at, int));
+#endif
+    return x;
 }
 
 /* Dot products of the tile's rows with key vectors jv .. jv + TILE_VECS. */
@@ -60,7 +81,6 @@ INLINE void multiply_transposed(vec acc[TILE_ROWS][TILE_VECS],
         }
 }
 
-#if ADJUSTS
 /* What the logits of key vectors jv .. jv + TILE_VECS get from where the
  * tokens lie, in windows where that is not nothing. */
 INLINE void adjust_logits(row_tile *tile, const key_block *keys, int jv,
@@ -68,18 +88,15 @@ INLINE void adjust_logits(row_tile *tile, const key_block *keys, int jv,
 {
     for (int r = 0; r < TILE_ROWS; r++)
         UNROLL_FOR (int t = 0; t < TILE_VECS; t++) {
-            vec x = JOIN(vload, LANES)(jv + t, tile->p[r]);
-#if MASK_FOLLOWS_GRID(MASK)
-            x = select(x, x + args->region_value,
-                       keys->region[jv + t] != tile->region[r]);
-#endif
-#if PADDING == 2
-            x = select(x, (vec)(-INFINITY), keys->hidden[jv + t]);
-#endif
-            JOIN(vstore, LANES)(x, jv + t, tile->p[r]);
+            vec x = vec_at(tile->p[r], jv + t);
+            if (MASK_FOLLOWS_GRID(MASK))
+                x = select(x, x + args->region_value,
+                           keys->region[jv + t] != tile->region[r]);
+            if (PADDING == 2)
+                x = select(x, (vec)(-INFINITY), keys->hidden[jv + t]);
+            set_vec(tile->p[r], jv + t, x);
         }
 }
-#endif
 
 /* Logits of the tile for key vectors jv .. jv + TILE_VECS. */
 INLINE void compute_logits_at(row_tile *tile, const key_block *keys, int jv,
@@ -92,41 +109,21 @@ INLINE void compute_logits_at(row_tile *tile, const key_block *keys, int jv,
         const int j = (jv + t) * LANES;
         UNROLL_FOR (int r = 0; r < TILE_ROWS; r++) {
             vec x = acc[r][t] * tile->q_scale[r];
-#if VARIANT == COSINE
-            x *= keys->inverse_norm[jv + t];
-#endif
-            if (j < keys->count) {
-#if BIAS
-                x += load_bias(score_bias->bias, &args->bias, tile->row[r],
-                               keys->first + j);
-#endif
-#if MASK_READS_REGIONS(MASK)
-                const int region = score_bias->query_regions[element(
-                    &args->query_regions, tile->row[r], 0)];
-                x = select(x, x + args->region_value,
-                           keys->region[jv + t] != region);
-#elif MASK && !MASK_HAS_REGIONS(MASK)
-                x += mask_of_lanes(args, score_bias, tile->row[r],
-                                   keys->first + j);
-#endif
-            }
+            if (VARIANT == COSINE)
+                x *= keys->inverse_norm[jv + t];
+            if (j < keys->count)
+                x = add_score_bias(x, args, score_bias, tile->row[r], keys,
+                                   jv + t);
             if (j + LANES > keys->count)
                 x = select((vec)(-INFINITY), x,
                            LANE_NUMBERS < keys->count - j);
-#if VARIANT == SLIDING
-            if (keys->mixed) {
-                const span seen = visible_span(args, tile->row[r]);
-                const ivec at = LANE_NUMBERS + (int)(keys->first + j);
-                x = select((vec)(-INFINITY), x, IS_SEEN(args, seen, at, int));
-            }
-#endif
-            JOIN(vstore, LANES)(x, jv + t, tile->p[r]);
+            if (keys->mixed)
+                x = hide_unseen(x, args, tile->row[r], keys->first + j);
+            set_vec(tile->p[r], jv + t, x);
         }
     }
-#if ADJUSTS
-    if (keys->adjusts)
+    if (ADJUSTS && keys->adjusts)
         adjust_logits(tile, keys, jv, args);
-#endif
 }
 
 /* And for all keys of the block. */
@@ -138,31 +135,31 @@ INLINE void compute_logits(row_tile *tile, const key_block *keys,
         compute_logits_at(tile, keys, jv, args, score_bias);
 }
 
-/* Turns logits into exponentials and sums them. earlier_max and earlier_sum
- * are what the rows had before this block of keys. */
-INLINE void exponentiate(row_tile *tile, const float *earlier_max,
-                         const float *earlier_sum)
+/* Turns logits into exponentials, and brings maxima and sums of rows up to
+ * date. */
+INLINE void exponentiate(row_tile *tile)
 {
     for (int r = 0; r < TILE_ROWS; r++) {
-        vec maxima = JOIN(vload, LANES)(0, tile->p[r]);
+        const float earlier_max = tile->max[r], earlier_sum = tile->sum[r];
+        vec maxima = vec_at(tile->p[r], 0);
         for (int jv = 1; jv < KEY_VECS; jv++)
-            maxima = fmax(maxima, JOIN(vload, LANES)(jv, tile->p[r]));
-        tile->max[r] = fmax(lanes_max(maxima), earlier_max[r]);
+            maxima = fmax(maxima, vec_at(tile->p[r], jv));
+        tile->max[r] = fmax(lanes_max(maxima), earlier_max);
         /* a row that has seen nothing has no maximum to subtract */
         const float softmax_max =
             tile->max[r] == -INFINITY ? 0.0f : tile->max[r];
         vec sums = (vec)(0.0f);
         for (int jv = 0; jv < KEY_VECS; jv++) {
-            const vec x = JOIN(vload, LANES)(jv, tile->p[r]) - softmax_max;
+            const vec x = vec_at(tile->p[r], jv) - softmax_max;
             const vec p = exp2_nonpositive(x * LOG2E);
-            JOIN(vstore, LANES)(p, jv, tile->p[r]);
+            set_vec(tile->p[r], jv, p);
             sums += p;
         }
         tile->sum[r] = lanes_sum(sums);
-#if STREAMING
-        tile->rescale[r] = exp2((earlier_max[r] - softmax_max) * LOG2E);
-        tile->sum[r] += tile->rescale[r] * earlier_sum[r];
-#endif
+        if (STREAMING) {
+            tile->rescale[r] = exp2((earlier_max - softmax_max) * LOG2E);
+            tile->sum[r] += tile->rescale[r] * earlier_sum;
+        }
     }
 }
 

@@ -29,19 +29,11 @@ typedef struct key_block {
 #if GRID
     token token[BLOCK_KEYS];
 #endif
-#if ADJUSTS
-    int adjusts; /* in this window */
-#endif
-#if PADDING == 2
-    ivec hidden[KEY_VECS];
-#endif
+    int adjusts; /* ADJUSTS, in this window */
+    ivec hidden[PADDING == 2 ? KEY_VECS : 1];
     vec transposed[HEAD_DIM][KEY_VECS];
-#if VARIANT == COSINE
-    vec inverse_norm[KEY_VECS];
-#endif
-#if MASK_HAS_REGIONS(MASK)
-    ivec region[KEY_VECS];
-#endif
+    vec inverse_norm[VARIANT == COSINE ? KEY_VECS : 1];
+    ivec region[MASK_HAS_REGIONS(MASK) ? KEY_VECS : 1];
 } key_block;
 
 /* A tile of query rows. Rows past the work tile's last repeat it, unstored. */
@@ -51,50 +43,57 @@ typedef struct row_tile {
     float q[TILE_ROWS][CHANNELS];
     float q_scale[TILE_ROWS];
     float p[TILE_ROWS][BLOCK_KEYS]; /* logits, then their exponentials */
-    float max[TILE_ROWS];
-    float sum[TILE_ROWS];
-    float rescale[TILE_ROWS]; /* factor of what earlier blocks summed */
+    float max[TILE_ROWS];           /* of logits so far */
+    float sum[TILE_ROWS];           /* of exponentials so far */
+    float rescale[TILE_ROWS];       /* factor of what earlier blocks summed */
 #if GRID
     token token[TILE_ROWS];
 #endif
-#if MASK_FOLLOWS_GRID(MASK)
     int region[TILE_ROWS];
-#endif
 } row_tile;
 
 /* A token of a window that is not on a grid is its number. */
+#if GRID
+INLINE token key_token(const key_block *keys, int j) { return keys->token[j]; }
+INLINE token row_token(const row_tile *tile, int r) { return tile->token[r]; }
+#else
 INLINE token key_token(const key_block *keys, int j)
 {
-#if GRID
-    return keys->token[j];
-#else
     const token t = {.row = keys->first + j};
     return t;
-#endif
 }
-
 INLINE token row_token(const row_tile *tile, int r)
 {
-#if GRID
-    return tile->token[r];
-#else
     const token t = {.row = tile->row[r]};
     return t;
-#endif
 }
+#endif
 
 /* Is there a row of the tile of which something is kept? */
 INLINE int has_rows(const row_tile *tile)
 {
-#if PADDING
-    int any = 0;
-    for (int r = 0; r < TILE_ROWS; r++)
-        any |= EXISTS(tile->token[r]);
+    int any = !PADDING;
+    for (int r = 0; PADDING && r < TILE_ROWS; r++)
+        any |= EXISTS(row_token(tile, r));
     return any;
-#else
-    return 1;
-#endif
 }
+
+/* A head's rows of a tensor in a window; pad: see token_row. */
+typedef struct head_rows {
+    __global const storage *plane;
+    const tensor_layout *layout;
+    __global const storage *pad;
+} head_rows;
+
+INLINE head_rows rows_of(__global const storage *tensor,
+                         const tensor_layout *layout, ulong grid, uint head,
+                         __global const storage *pad)
+{
+    const head_rows rows = {tensor + plane(layout, grid, head), layout, pad};
+    return rows;
+}
+
+/* ---- Keys ---- */
 
 /* Where the keys of the block lie, and what follows from it. */
 INLINE void find_keys(key_block *keys, const grid_layout *grid,
@@ -103,40 +102,28 @@ INLINE void find_keys(key_block *keys, const grid_layout *grid,
 #if GRID
     for (int j = 0; j < keys->count; j++)
         keys->token[j] = find_token(grid, coord, keys->first + j);
+    keys->adjusts = MASK_FOLLOWS_GRID(MASK) && coord->shift_boundaries != 0;
 #endif
-#if MASK_FOLLOWS_GRID(MASK)
-    keys->adjusts = coord->shift_boundaries != 0;
-#elif PADDING == 2
-    keys->adjusts = 0;
-#endif
-#if PADDING == 2
-    for (int j = 0; j < keys->count; j++)
-        keys->adjusts |= !EXISTS(keys->token[j]);
-#endif
-#if ADJUSTS
-    for (int jv = 0; keys->adjusts && jv < KEY_VECS; jv++) {
+    for (int j = 0; PADDING == 2 && j < keys->count; j++)
+        keys->adjusts |= !EXISTS(key_token(keys, j));
+    for (int jv = 0; ADJUSTS && keys->adjusts && jv < KEY_VECS; jv++) {
         int x[LANES], y[LANES];
         for (int i = 0; i < LANES; i++) {
             const int j = min(jv * LANES + i, keys->count - 1);
             x[i] = shift_boundary_sides(grid, coord, keys->first + j);
-            y[i] = EXISTS(keys->token[j]) ? 0 : -1;
+            y[i] = EXISTS(key_token(keys, j)) ? 0 : -1;
         }
-#if MASK_FOLLOWS_GRID(MASK)
-        keys->region[jv] = JOIN(vload, LANES)(0, x);
-#endif
-#if PADDING == 2
-        keys->hidden[jv] = JOIN(vload, LANES)(0, y);
-#endif
+        if (MASK_FOLLOWS_GRID(MASK))
+            keys->region[jv] = JOIN(vload, LANES)(0, x);
+        if (PADDING == 2)
+            keys->hidden[jv] = JOIN(vload, LANES)(0, y);
     }
-#endif
 }
 
-/* The block's rows of a plane, transposed; zeros stand behind the last.
- * squares, unless 0, becomes the sums of their squares. pad: see token_row. */
+/* The block's rows, transposed; zeros stand behind the last. squares, unless
+ * 0, becomes the sums of their squares. */
 INLINE void load_transposed(vec to[HEAD_DIM][KEY_VECS], vec *squares,
-                            __global const storage *plane,
-                            const tensor_layout *layout, const key_block *keys,
-                            __global const storage *pad)
+                            const head_rows *rows, const key_block *keys)
 {
     for (int jv = 0; jv < KEY_VECS; jv++) {
         vec sum = (vec)(0.0f);
@@ -147,8 +134,9 @@ INLINE void load_transposed(vec to[HEAD_DIM][KEY_VECS], vec *squares,
                 t[i] = (vec)(0.0f);
                 if (j < keys->count) {
                     const token at = key_token(keys, j);
-                    t[i] = load_token(token_row(plane, layout, &at, pad),
-                                      layout->column, cv);
+                    t[i] = load_token(
+                        token_row(rows->plane, rows->layout, &at, rows->pad),
+                        rows->layout->column, cv);
                 }
             }
             transpose(t);
@@ -165,46 +153,34 @@ INLINE void load_transposed(vec to[HEAD_DIM][KEY_VECS], vec *squares,
 }
 
 /* The same rows as they are, with zeros behind the last channel. */
-INLINE void load_natural(vec to[BLOCK_KEYS][V_VECS],
-                         __global const storage *plane,
-                         const tensor_layout *layout, const key_block *keys,
-                         __global const storage *pad)
+INLINE void load_natural(vec to[BLOCK_KEYS][V_VECS], const head_rows *rows,
+                         const key_block *keys)
 {
     for (int j = 0; j < keys->count; j++) {
         const token at = key_token(keys, j);
-        __global const storage *row = token_row(plane, layout, &at, pad);
-        UNROLL_FOR (int cv = 0; cv < V_VECS; cv++) {
-            to[j][cv] = (vec)(0.0f);
-            if (cv < CHANNEL_VECS)
-                to[j][cv] = load_token(row, layout->column, cv);
-        }
+        __global const storage *row =
+            token_row(rows->plane, rows->layout, &at, rows->pad);
+        UNROLL_FOR (int cv = 0; cv < V_VECS; cv++)
+            to[j][cv] = cv < CHANNEL_VECS
+                            ? load_token(row, rows->layout->column, cv)
+                            : (vec)(0.0f);
     }
-}
-
-INLINE void load_keys(key_block *keys, const forward_args *args,
-                      __global const storage *k, __global const storage *pad_k)
-{
-#if VARIANT == COSINE
-    load_transposed(keys->transposed, keys->inverse_norm, k, &args->k, keys,
-                    pad_k);
-    for (int jv = 0; jv < KEY_VECS; jv++)
-        keys->inverse_norm[jv] =
-            1.0f / fmax(sqrt(keys->inverse_norm[jv]), (vec)(NORM_EPSILON));
-#else
-    load_transposed(keys->transposed, 0, k, &args->k, keys, pad_k);
-#endif
 }
 
 /* Makes the block one of a window's keys. */
 INLINE void open_keys(key_block *keys, key_range range,
                       const forward_args *args, const window_coord *coord,
-                      __global const storage *k, __global const storage *pad_k)
+                      const head_rows *k)
 {
     keys->first = range.first;
     keys->count = (int)range.count;
     keys->mixed = range.mixed;
     find_keys(keys, &args->grid, coord);
-    load_keys(keys, args, k, pad_k);
+    load_transposed(keys->transposed,
+                    VARIANT == COSINE ? keys->inverse_norm : 0, k, keys);
+    for (int jv = 0; VARIANT == COSINE && jv < KEY_VECS; jv++)
+        keys->inverse_norm[jv] =
+            1.0f / fmax(sqrt(keys->inverse_norm[jv]), (vec)(NORM_EPSILON));
 }
 
 /* Of keys whose regions are in arrays: find_keys has found others'. */
@@ -214,39 +190,40 @@ INLINE void load_regions(key_block *keys, const forward_args *args,
 #if MASK_READS_REGIONS(MASK)
     for (int jv = 0; jv < KEY_VECS; jv++) {
         int x[LANES];
-        for (int i = 0; i < LANES; i++) {
-            const uint j = min(jv * LANES + i, keys->count - 1);
-            x[i] = score_bias->key_regions[element(&args->key_regions,
-                                                   keys->first + j, 0)];
-        }
+        for (int i = 0; i < LANES; i++)
+            x[i] =
+                key_region(args, score_bias,
+                           keys->first + min(jv * LANES + i, keys->count - 1));
         keys->region[jv] = JOIN(vload, LANES)(0, x);
     }
 #endif
 }
 
+/* ---- Rows ---- */
+
 /* One row of channels; returns its squares, not yet summed over the lanes.
  * Tokens come by their address: of a copy, rusticl 25.0 took that of another
  * row in a loop over rows. */
-INLINE vec load_row(float *to, __global const storage *plane,
-                    const tensor_layout *layout, const token *at,
-                    __global const storage *pad)
+INLINE vec load_row(float *to, const head_rows *rows, const token *at)
 {
-    __global const storage *row = token_row(plane, layout, at, pad);
+    __global const storage *row =
+        token_row(rows->plane, rows->layout, at, rows->pad);
     vec squares = (vec)(0.0f);
     for (int cv = 0; cv < V_VECS; cv++) {
         vec x = (vec)(0.0f);
         if (cv < CHANNEL_VECS)
-            x = load_token(row, layout->column, cv);
-        JOIN(vstore, LANES)(x, cv, to);
+            x = load_token(row, rows->layout->column, cv);
+        set_vec(to, cv, x);
         squares = FMA(x, x, squares);
     }
     return squares;
 }
 
-/* Queries of the padding are zeros: nothing is kept of them. */
+/* Rows from `row` on, of those before row_end, that have seen no key yet.
+ * Queries of the padding are zeros: nothing is kept of them. */
 INLINE void load_rows(row_tile *tile, const forward_args *args,
-                      const window_coord *coord, __global const storage *q,
-                      uint row, uint row_end, float scale)
+                      const window_coord *coord, const head_rows *q, uint row,
+                      uint row_end, float scale)
 {
     tile->count = (int)min(row_end - row, (uint)TILE_ROWS);
     for (int r = 0; r < TILE_ROWS; r++) {
@@ -254,15 +231,26 @@ INLINE void load_rows(row_tile *tile, const forward_args *args,
 #if GRID
         tile->token[r] = find_token(&args->grid, coord, tile->row[r]);
 #endif
-#if MASK_FOLLOWS_GRID(MASK)
-        tile->region[r] =
-            shift_boundary_sides(&args->grid, coord, tile->row[r]);
-#endif
+        if (MASK_FOLLOWS_GRID(MASK))
+            tile->region[r] =
+                shift_boundary_sides(&args->grid, coord, tile->row[r]);
         const token at = row_token(tile, r);
-        const vec squares = load_row(tile->q[r], q, &args->q, &at, 0);
+        const vec squares = load_row(tile->q[r], q, &at);
         tile->q_scale[r] = scale;
-#if VARIANT == COSINE
-        tile->q_scale[r] *= inverse_norm(lanes_sum(squares));
-#endif
+        if (VARIANT == COSINE)
+            tile->q_scale[r] *= inverse_norm(lanes_sum(squares));
+        tile->max[r] = -INFINITY;
+        tile->sum[r] = 0.0f;
+    }
+}
+
+/* What earlier blocks of keys left of the tile's rows, counted from first_row.
+ */
+INLINE void recall_rows(row_tile *tile, const float *max, const float *sum,
+                        uint first_row)
+{
+    for (int r = 0; r < TILE_ROWS; r++) {
+        tile->max[r] = max[tile->row[r] - first_row];
+        tile->sum[r] = sum[tile->row[r] - first_row];
     }
 }

@@ -33,6 +33,13 @@ typedef JOIN(int, LANES) ivec;
 #endif
 #define ADD(a, b) ((a) + (b))
 
+/* Vector i of an array. */
+INLINE vec vec_at(const float *from, int i)
+{
+    return JOIN(vload, LANES)(i, from);
+}
+INLINE void set_vec(float *to, int i, vec x) { JOIN(vstore, LANES)(x, i, to); }
+
 INLINE float lanes_max(vec x)
 {
     const float4 y = FOLD4(fmax, x);
@@ -92,7 +99,7 @@ INLINE void transpose(vec *t)
         UNROLL_FOR (int i = 0; i < LANES; i++)                                \
             x[i] =                                                            \
                 i < count ? JOIN(load, suffix)(p, (ulong)i * stride) : 0.0f;  \
-        return JOIN(vload, LANES)(0, x);                                      \
+        return vec_at(x, 0);                                                  \
     }
 DEFINE_LANE_LOAD(_f32, float)
 #if DTYPE == 1
@@ -118,7 +125,7 @@ INLINE void store_channels(vec x, __global storage *row, uint stride, int cv)
         STORE_VECTOR(LANES)(x, row);
     } else {
         float y[LANES];
-        JOIN(vstore, LANES)(x, 0, y);
+        set_vec(y, 0, x);
         for (int i = 0; i < count; i++)
             STORE(y[i], row, (ulong)i * stride);
     }
@@ -127,20 +134,18 @@ INLINE void store_channels(vec x, __global storage *row, uint stride, int cv)
 /* Vector `cv` of the channels of a token, whose row may be 0: zeros. */
 INLINE vec load_token(__global const storage *row, uint stride, int cv)
 {
-#if PADDING
-    if (row == 0)
-        return (vec)(0.0f);
-#endif
-    return load_channels(row, stride, cv);
+    return PADDING && row == 0 ? (vec)(0.0f) : load_channels(row, stride, cv);
 }
 
-/* Asks for the channels of a token that are read, or written, later. */
-INLINE void prefetch_channels(__global const storage *plane,
-                              const tensor_layout *layout, const token *at)
+/* Asks for a head's channels of a token that are read, or written, later. */
+INLINE void prefetch_channels(__global const storage *tensor,
+                              const tensor_layout *layout, ulong grid,
+                              uint head, const token *at)
 {
     for (uint c = 0; c < HEAD_DIM; c += 64 / sizeof(storage)) {
-        __global const storage *line =
-            plane + token_offset(layout, at) + (ulong)c * layout->column;
+        __global const storage *line = tensor + plane(layout, grid, head) +
+                                       token_offset(layout, at) +
+                                       (ulong)c * layout->column;
 #if defined(__x86_64__) || defined(__aarch64__)
         /* compiled for the processor itself; PoCL's prefetch is empty */
         __builtin_prefetch((const void *)(size_t)line);

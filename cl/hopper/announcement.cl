@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Work tiles of rows, as the producer announces them to consumers. */
-#ifndef ANNOUNCEMENT_CL
-#define ANNOUNCEMENT_CL
 #include "hopper/tile_runs.cl"
 
 /* A work tile as it is announced to consumers: finding it out takes long, so
@@ -32,5 +30,3 @@ INLINE void announce(__local announcement *note, const forward_args *args,
     NO_UNROLL_FOR (uint row = item; row < BLOCK_ROWS; row += WARPGROUP)
         note->seen[row] = visible_span(args, min(tile.row + row, end - 1));
 }
-
-#endif

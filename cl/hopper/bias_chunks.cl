@@ -6,8 +6,6 @@
  * each in order when they have come: when a launch begins, all wait for them.
  * Of four chunks beside each other a row is a line of 128 bytes, so that a
  * copy by a wave asks the first level of cache for four lines, not for 16. */
-#ifndef BIAS_CHUNKS_CL
-#define BIAS_CHUNKS_CL
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 
@@ -59,6 +57,4 @@ INLINE void order_bias_chunks(uint at, const uint chunks, const int transposed,
             at + i * BIAS_CHUNK_BYTES + lane * 16,
             (uint4)(words[i][0], words[i][1], words[i][2], words[i][3]));
 }
-#endif
-
 #endif

@@ -2,8 +2,6 @@
  * Rows that come as boxes of a tensor map (matrix/tensor_maps.cl; PTX ISA,
  * "cp.async.bulk.tensor"): one work-item asks for a tile, and the barrier that
  * says it is filled counts its bytes. Products see them without a fence. */
-#ifndef BOXES_CL
-#define BOXES_CL
 #include "hopper/mbarrier.cl"
 #include "matrix/tensor_maps.cl"
 
@@ -65,5 +63,3 @@ INLINE void fetch_box(uint to, const mapped_plane *plane, uint first,
                  panel * PANEL_CHANNELS, first, plane->head, plane->window,
                  filled);
 }
-
-#endif

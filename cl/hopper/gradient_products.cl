@@ -2,8 +2,6 @@
  * Products of a warpgroup with rows of 32 channels, which take 64 bytes of
  * local memory and are swizzled by as many: chunk c of 16 bytes of row r is
  * where chunk c ^ (r / 2 % 4) would be. */
-#ifndef GRADIENT_PRODUCTS_CL
-#define GRADIENT_PRODUCTS_CL
 #include "hopper/gradient_windows_extents.h"
 #include "hopper/wgmma.cl"
 
@@ -48,5 +46,3 @@ INLINE void add_products(float *sums, const uint *weights, uint rows,
         add_values(sums, weights + 4 * i,
                    describe_rows(b + i * (16 * WINDOW_PITCH / 16)));
 }
-
-#endif

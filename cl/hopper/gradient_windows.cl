@@ -7,8 +7,6 @@
  *
  * OWN_ROWS, OTHER_ROWS, OTHER_BYTES and READS_O are of the kernel. There is a
  * bias: without one fragments are as fast. */
-#ifndef GRADIENT_WINDOWS_CL
-#define GRADIENT_WINDOWS_CL
 #include "common/even_part.cl"
 #include "common/problem.cl"
 #include "hopper/bias_chunks.cl"
@@ -477,6 +475,4 @@ INLINE void take_back_norm(float *sums, float *along, float *factor,
         }
     }
 }
-#endif
-
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Where the rows of a head are. They are found where they are used: addresses
  * that wait in registers through the loop over keys are too many. */
-#ifndef HEAD_PLANES_CL
-#define HEAD_PLANES_CL
 #include "common/problem.cl"
 
 typedef struct tensors {
@@ -38,5 +36,3 @@ INLINE head_planes find_planes(const tensors *all, const forward_args *args,
                                   plane(&args->lse, of.window, of.head)};
     return head;
 }
-
-#endif

@@ -5,8 +5,6 @@
  *
  * With TENSOR_MAPS rows come as boxes (boxes.cl), in launches with
  * ARG_WIDE_ACCESS alone; else 16 bytes or element by element. */
-#ifndef KEPT_ROWS_CL
-#define KEPT_ROWS_CL
 #define FILLED_TOGETHER FETCHING_SHOWS
 #include "hopper/boxes.cl"
 #include "hopper/key_ring.cl"
@@ -251,5 +249,3 @@ INLINE void store_gradient(const float *sums, const float *factor,
             add_to_row(sums, factor[r], to + (ulong)own * pitch, r, lane);
     }
 }
-
-#endif

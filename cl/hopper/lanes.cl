@@ -2,8 +2,6 @@
  * A wave and its lanes. Of a product's tile a lane has two rows of the wave's
  * 16, lane / 4 and 8 more, and of these columns 8 j + 2 (lane % 4) + i as
  * numbers 4 j + 2 r + i, row r of the two. */
-#ifndef LANES_CL
-#define LANES_CL
 #include "hopper/warpgroup_extents.h"
 #include "unit/unit_mma.cl"
 
@@ -38,5 +36,3 @@ INLINE float of_lane(float x, int lane)
     x = op(x, LANE_XOR(x, 4));                                                \
     x = op(x, LANE_XOR(x, 8));                                                \
     x = op(x, LANE_XOR(x, 16))
-
-#endif

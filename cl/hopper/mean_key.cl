@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What dS of a row sums to over keys and should not is in dQ times a mean key:
  * what all keys have in common goes by the plain mean of a few of them. */
-#ifndef MEAN_KEY_CL
-#define MEAN_KEY_CL
 #include "common/problem.cl"
 #include "hopper/lanes.cl"
 
@@ -31,5 +29,3 @@ INLINE void weigh_mean_key(uint *weights, const float *error, uint count,
                      key + 1 < count ? error[r] * part : 0.0f);
     }
 }
-
-#endif

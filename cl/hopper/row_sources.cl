@@ -5,8 +5,6 @@
  * without a grid one is an addition behind the other, and on a grid a wave
  * finds the places of its rows before it copies any, each once, in local
  * memory. */
-#ifndef ROW_SOURCES_CL
-#define ROW_SOURCES_CL
 #include "common/problem.cl"
 #include "hopper/window_extents.h"
 
@@ -83,5 +81,3 @@ INLINE int are_alike(const tensor_layout *a, const tensor_layout *b)
     return a->axis[0] == b->axis[0] && a->axis[1] == b->axis[1] &&
            a->row == b->row;
 }
-
-#endif

@@ -3,8 +3,6 @@
  * see some of the keys. The first tile's largest score is the base of all
  * others too, so that a maximum is looked for in few tiles, and what is summed
  * stays as exact as with it. */
-#ifndef ROW_WEIGHTS_CL
-#define ROW_WEIGHTS_CL
 #include "hopper/tile_runs.cl"
 #include "hopper/weights.cl"
 
@@ -69,5 +67,3 @@ INLINE int weigh(float *s, row_weights *w, float scale)
         w->sum[r] += sum[r];
     return 1;
 }
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A wave's sums of 16 rows, on their way to global memory. */
-#ifndef STORE_ROWS_CL
-#define STORE_ROWS_CL
 #include "common/problem.cl"
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
@@ -67,5 +65,3 @@ INLINE void add_to_row(const float *sums, float factor, __global storage *to,
                       LOAD(to, (ulong)(8 * j + i))),
                   to, (ulong)(8 * j + i));
 }
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Numbers as tensors of 16 bits store them, two in a word. */
-#ifndef STORED_NUMBERS_CL
-#define STORED_NUMBERS_CL
 #include "common/problem.cl"
 
 INLINE float2 unpack(uint pair)
@@ -40,5 +38,3 @@ INLINE float add_squares(float sum, uint4 chunk)
     }
     return sum;
 }
-
-#endif

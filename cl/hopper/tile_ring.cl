@@ -9,8 +9,6 @@
  *
  * Rows are swizzled as products want them: chunk c of 16 bytes of row r is
  * where chunk c ^ (r % 8) would be. */
-#ifndef TILE_RING_CL
-#define TILE_RING_CL
 #include "hopper/head_planes.cl"
 #include "hopper/mbarrier.cl"
 #include "unit/unit_mma.cl"
@@ -168,5 +166,3 @@ INLINE ring_place pass_tiles(const tile_ring *ring, ring_place at, uint tile,
     }
     return at;
 }
-
-#endif

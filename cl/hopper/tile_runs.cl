@@ -3,8 +3,6 @@
  * computes: the loop of visibility.cl over the keys that the work-group's rows
  * see, of which a warpgroup's 64 rows see the sink and the window, two runs of
  * tiles. And which rows a work-group has. */
-#ifndef TILE_RUNS_CL
-#define TILE_RUNS_CL
 #include "common/problem.cl"
 #include "hopper/warpgroup_extents.h"
 
@@ -125,5 +123,3 @@ INLINE uint index_in_round(uint round)
     const uint groups = (uint)get_num_groups(0), own = (uint)get_group_id(0);
     return round * groups + (round % 2 ? groups - 1 - own : own);
 }
-
-#endif

@@ -4,8 +4,6 @@
  * MOST_WEIGHTS, powers of two move from the weights, and from what was summed,
  * to the base; where fp32 does not hold them, the tile's largest logit is
  * looked for. */
-#ifndef WEIGHTS_CL
-#define WEIGHTS_CL
 #include "hopper/lanes.cl"
 #include "hopper/wgmma.cl"
 
@@ -80,5 +78,3 @@ INLINE void pack_weights(uint *p, const float *s)
     UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
         p[i] = PACK(s[2 * i], s[2 * i + 1]);
 }
-
-#endif

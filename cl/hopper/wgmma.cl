@@ -11,8 +11,6 @@
  * Sums are fragments: of 8 columns, a lane has columns 2 (lane % 4) and the
  * next of rows lane / 4 and 8 more of its wave's 16. Packed in pairs, such
  * sums of 16 columns are the left operand of 16 rows more. */
-#ifndef WGMMA_CL
-#define WGMMA_CL
 #include "common/problem.cl"
 #include "hopper/warpgroup_extents.h"
 #include "unit/unit_mma.cl"
@@ -266,5 +264,3 @@ INLINE void add_or_set_products(float *o, const uint *p, uint values, int adds)
     UNROLL_FOR (uint i = 1; i < TILE_KEYS / 16; i++)
         add_values(o, p + 4 * i, describe(v + i * PANEL_PITCH));
 }
-
-#endif

@@ -3,8 +3,6 @@
  * for each tile of 16 rows, tile of keys and 16 of these eight numbers of each
  * lane, in the order of its scores, in chunks of 16 bytes. A key that there is
  * not has -infinity, so that its weight is 0. */
-#ifndef WINDOW_BIAS_CL
-#define WINDOW_BIAS_CL
 #include "common/problem.cl"
 #include "hopper/window_extents.h"
 
@@ -167,6 +165,4 @@ INLINE void load_biases(float *to, uint from, const int c)
     const uint words[4] = {x.x, x.y, x.z, x.w};
     unpack_pairs(to, words);
 }
-#endif
-
 #endif

@@ -5,8 +5,6 @@
  * rounding of a stored o. dS of a row must sum to d_lse, which tells that
  * error E: dQ needs -E sum P k, dBias -E P, and the kernel of keys the right
  * delta. |dS| is at most 2 |dO| |v| + |d_lse|. */
-#ifndef WINDOW_GIVEN_CL
-#define WINDOW_GIVEN_CL
 #include "hopper/mean_key.cl"
 #include "hopper/window_row_jobs.cl"
 #include "hopper/window_statistics.cl"
@@ -269,5 +267,3 @@ INLINE void leave_delta(const float *error, const row_state *x,
                 (error[r] - x->offset[r]) * x->back[r];
     }
 }
-
-#endif

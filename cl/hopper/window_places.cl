@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Where rows of windows are, in tensors that have an element for each token:
  * one after the other, or on a grid (common/tokens.cl). */
-#ifndef WINDOW_PLACES_CL
-#define WINDOW_PLACES_CL
 #include "common/problem.cl"
 
 /* Where tokens of a window lie; found where it is needed, as it would take
@@ -45,5 +43,3 @@ INLINE __global const storage *go_on_to_row(__global const storage *from,
     return GRID ? head_rows + row_at(layout, place, row)
                 : from + step * layout->row;
 }
-
-#endif

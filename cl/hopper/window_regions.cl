@@ -5,8 +5,6 @@
  * an address on lie words of the others, of 16 those whose scores a lane has;
  * of rows that are owned, neighbours; and a flag of each producer wave:
  * has it seen several? */
-#ifndef WINDOW_REGIONS_CL
-#define WINDOW_REGIONS_CL
 #include "common/problem.cl"
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
@@ -119,5 +117,3 @@ INLINE void add_region_values(float *to, const lane_regions *x, uint column)
         if (differs[e / 2 % 2] & 255u << (e / 4 * 16 + e % 2 * 8))
             to[e] += x->value;
 }
-
-#endif

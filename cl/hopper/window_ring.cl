@@ -11,8 +11,6 @@
  *
  * Where nothing is measured, the producer arrives at filled. Rows of what
  * there is not stay zeros, as they were made at the start. */
-#ifndef WINDOW_RING_CL
-#define WINDOW_RING_CL
 #include "common/problem.cl"
 #include "hopper/window_extents.h"
 
@@ -300,6 +298,4 @@ INLINE void measure_queries(float *factors, uint rows, int lane)
         factors[r] =
             window_factor(of_lane(squares[r], lane / 4 * 4 + lane / 8));
 }
-#endif
-
 #endif

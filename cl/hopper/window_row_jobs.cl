@@ -2,8 +2,6 @@
  * What kernels of windows' gradients that own rows do besides computing: which
  * windows a work-group has, what is fetched of them, and what leaves once
  * all windows are done. */
-#ifndef WINDOW_ROW_JOBS_CL
-#define WINDOW_ROW_JOBS_CL
 #include "hopper/gradient_windows.cl"
 
 /* ---- The producer ---- */
@@ -99,5 +97,3 @@ INLINE void store_bias_sums(const float *d_bias, const row_job *job,
     store_d_bias(d_bias, to, job->first_row + first_of_wave(wave), lane,
                  (args->forward.flags & ARG_FIRST_LAUNCH) == 0);
 }
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which windows a work-group computes, and what all of it knows. */
-#ifndef WINDOW_RUNS_CL
-#define WINDOW_RUNS_CL
 #include "common/problem.cl"
 #include "hopper/window_exact.cl"
 #include "hopper/window_ring.cl"
@@ -61,5 +59,3 @@ INLINE work_tile find_window(const window_call *call, const window_run *run,
                             .head = head_of(call, run)};
     return tile;
 }
-
-#endif

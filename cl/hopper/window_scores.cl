@@ -3,8 +3,6 @@
  * tile of keys, what is added to them, and weights (weights.cl). The
  * base of a window's first tile is that of the window before, where it serves;
  * else its largest score. */
-#ifndef WINDOW_SCORES_CL
-#define WINDOW_SCORES_CL
 #include "hopper/window_bias.cl"
 #include "hopper/window_ring.cl"
 
@@ -241,5 +239,3 @@ INLINE void weigh_again(float *s, const float *sum, window_weights *own,
     }
     weigh_with_maxima(s, w, t, lane);
 }
-
-#endif

@@ -3,8 +3,6 @@
  * dS in 16 bits, in panels of 16 keys, whose rows are swizzled by 32 bytes.
  * Read along its rows such a panel is 16 channels of a product; down its
  * columns it is 16 rows of one. Who stores them has tiles of 16 rows. */
-#ifndef WINDOW_WEIGHTS_CL
-#define WINDOW_WEIGHTS_CL
 #include "hopper/gradient_windows.cl"
 
 #define ROW_TILES (OWN_ROWS / 16)
@@ -112,5 +110,3 @@ INLINE void multiply_weights(float *sums, uint weights, uint first, uint keys)
         add_along(sums, a + i * (WEIGHT_PANEL_BYTES / 16),
                   b + i * (16 * WINDOW_PITCH / 16));
 }
-
-#endif

@@ -2,8 +2,6 @@
  * How rows of x and of W come to the ring of linear_matrix.cl. Where copies
  * are asynchronous they go there by themselves; else rows wait in registers
  * while a stage is computed from. */
-#ifndef LINEAR_RING_CL
-#define LINEAR_RING_CL
 #define HEAD_DIM TILE_N /* of store_tile, which nothing calls here */
 #include "unit/fragment_tiles.cl"
 
@@ -136,5 +134,3 @@ INLINE uint4 pack_chunk(const float *x)
                    PACK(x[6], x[7]));
 #endif
 }
-
-#endif

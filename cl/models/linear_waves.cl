@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What kernels of linear layers on matrix units share: which tiles a wave has,
  * their products, and what becomes of a sum. */
-#ifndef LINEAR_WAVES_CL
-#define LINEAR_WAVES_CL
 #include "models/linear_ring.cl"
 
 #define OUT_CHUNKS (COLUMN_TILES * TILE_N / CHUNK)
@@ -71,5 +69,3 @@ INLINE float finish_sum(float sum)
     return activate(sum);
 #endif
 }
-
-#endif
