@@ -237,21 +237,6 @@ INLINE void clear_fill(const window_ring *ring, uint first, const uint owned,
                    OWN_ROWS, item);
 }
 
-INLINE void arrive_filled_window(uint filled_at, int wide)
-{
-    if (wide)
-        arrive_after_copies(filled_at);
-    else
-        arrive(filled_at);
-}
-
-/* A wave has read it all, as its first lane says. */
-INLINE void leave_window(uint read_at, int lane)
-{
-    if (lane == 0)
-        arrive(read_at);
-}
-
 INLINE float square_of_row(uint rows, uint row)
 {
     float square = 0.0f;

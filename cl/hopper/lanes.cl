@@ -11,6 +11,13 @@
 
 #define ADD_PAIR(a, b) ((a) + (b))
 
+/* Numbers become words of two, `count` of these: of two columns each. */
+INLINE void pack_pairs(uint *to, const float *from, const int count)
+{
+    UNROLL_FOR (int i = 0; i < count; i++)
+        to[i] = PACK(from[2 * i], from[2 * i + 1]);
+}
+
 /* A wave's number, the same for all of its lanes, as the compiler then knows.
  */
 INLINE uint wave_of(uint item)

@@ -44,6 +44,22 @@ INLINE void arrive_after_copies(uint at)
                      : "memory");
 }
 
+/* Once what the work-item has fetched is there: copies, if it is wide. */
+INLINE void arrive_filled(uint at, int wide)
+{
+    if (wide)
+        arrive_after_copies(at);
+    else
+        arrive(at);
+}
+
+/* A wave has read it all, as its first lane says. */
+INLINE void leave(uint at, int lane)
+{
+    if (lane == 0)
+        arrive(at);
+}
+
 INLINE void await_phase(uint at, uint parity)
 {
     __asm__ volatile("{.reg .pred p;\n"
@@ -108,6 +124,15 @@ INLINE uint4 load_chunk(uint from)
                      : "r"(from)
                      : "memory");
     return x;
+}
+/* The same 16 bytes of 8 elements, one by one. */
+INLINE void fetch_elements(uint to, __global const void *from)
+{
+    __global const ushort *bits = (__global const ushort *)from;
+    const uint4 x = {
+        bits[0] | (uint)bits[1] << 16, bits[2] | (uint)bits[3] << 16,
+        bits[4] | (uint)bits[5] << 16, bits[6] | (uint)bits[7] << 16};
+    store_chunk(to, x);
 }
 INLINE void store_word(uint to, uint x)
 {

@@ -98,7 +98,7 @@ INLINE ring_place add_tile(row_sums *x, const tile_ring *ring, ring_place at,
     HOLD_WEIGHTS(x->p);
     leave(was_read(ring, at.stage, VALUES), work->lane);
     rescale_sums(x->o, &x->w);
-    pack_weights(x->p, s);
+    pack_pairs(x->p, s, WEIGHTS);
     return next;
 }
 
@@ -118,7 +118,7 @@ INLINE ring_place add_tiles(row_sums *x, const tile_ring *ring, ring_place at,
     leave(was_read(ring, at.stage, KEYS), work->lane);
     weigh_next(s, &x->w, work, args, tile);
     rescale_sums(x->o, &x->w);
-    pack_weights(x->p, s);
+    pack_pairs(x->p, s, WEIGHTS);
     NO_UNROLL_FOR (tile++; tile < end; tile++) {
         const uint whole =
             x->w.settled ? min(end_of_whole(&work->runs, tile), end) : tile;

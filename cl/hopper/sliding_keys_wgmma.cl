@@ -333,12 +333,6 @@ INLINE void hide_unseen(float *s, const wave_keys *keys, uint first)
                                         : -INFINITY;
 }
 
-INLINE void pack_tile(uint *to, const float *from)
-{
-    UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
-        to[i] = PACK(from[2 * i], from[2 * i + 1]);
-}
-
 /* P^T and dP^T become dS^T, as an operand. */
 INLINE void differentiate(uint *ds, const float *p, const float *dp,
                           const float4 *offsets, float factor)
@@ -398,7 +392,7 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
         load_numbers(offsets, offsets_of(ring, at.stage), keys->lane);
     UNROLL_FOR (int i = 0; i < SCORES; i++)
         s[i] = EXP2(s[i]);
-    pack_tile(x->p, s);
+    pack_pairs(x->p, s, WEIGHTS);
     HOLD_WEIGHTS(x->p);
     HOLD_OUTS(x->dv);
     start_products();

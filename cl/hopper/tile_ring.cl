@@ -79,17 +79,6 @@ INLINE uint was_read(const tile_ring *ring, uint stage, stage_part part)
 
 /* ---- The producer ---- */
 
-INLINE uint4 load_elements(__global const storage *from)
-{
-    __global const ushort *bits = (__global const ushort *)from;
-    uint4 x;
-    x.x = bits[0] | (uint)bits[1] << 16;
-    x.y = bits[2] | (uint)bits[3] << 16;
-    x.z = bits[4] | (uint)bits[5] << 16;
-    x.w = bits[6] | (uint)bits[7] << 16;
-    return x;
-}
-
 /* A work-item's part of 64 rows from `first` on: chunk `chunk` of row `row`
  * and of every eighth after that, `to` being the first one's place. */
 INLINE void copy_rows(uint to, __global const storage *from, uint pitch,
@@ -130,28 +119,13 @@ INLINE void fetch_rows(uint to, const row_plane *plane, uint first, uint item,
             if (wide)
                 copy_chunk(at, from + panel * PANEL_CHANNELS);
             else
-                store_chunk(at, load_elements(from + panel * PANEL_CHANNELS));
+                fetch_elements(at, from + panel * PANEL_CHANNELS);
         }
         to += 8 * PANEL_PITCH;
     }
 }
 
-INLINE void arrive_filled(uint filled_at, int wide)
-{
-    if (wide)
-        arrive_after_copies(filled_at);
-    else
-        arrive(filled_at);
-}
-
 /* ---- Consumers ---- */
-
-/* A wave has read it all, as its first lane says. */
-INLINE void leave(uint barrier_at, int lane)
-{
-    if (lane == 0)
-        arrive(barrier_at);
-}
 
 /* Passes tiles [tile, end) that none of the warpgroup's rows sees. */
 INLINE ring_place pass_tiles(const tile_ring *ring, ring_place at, uint tile,

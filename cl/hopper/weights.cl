@@ -72,9 +72,3 @@ INLINE float move_to_base(float *s, row_weights *w, const int r, float sum)
             s[SCORE(j, r, i)] *= factor;
     return sum * factor;
 }
-
-INLINE void pack_weights(uint *p, const float *s)
-{
-    UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
-        p[i] = PACK(s[2 * i], s[2 * i + 1]);
-}

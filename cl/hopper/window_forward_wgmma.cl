@@ -53,7 +53,7 @@ INLINE void fetch_window(const window_call *call, const window_run *run,
     fetch_queries(slab(ring, at->queries.number, 0), &of_q, first,
                   min((uint)BLOCK_ROWS, (uint)NQ - first), item, call->team,
                   wide);
-    arrive_come(filled, wide);
+    arrive_filled(filled, wide);
     if (GRID && !are_alike(&args->v, &args->k)) {
         WAVE_SYNC();
         of_v.places = keep_places(of_others, &args->v, &head.place, item);
@@ -72,7 +72,7 @@ INLINE void fetch_window(const window_call *call, const window_run *run,
                    item, wide);
         fetch_keys(values_of(ring, stage), v, &of_v, tile * TILE_KEYS, count,
                    item, wide);
-        arrive_come(keys_barrier(ring, stage, done), wide);
+        arrive_filled(keys_barrier(ring, stage, done), wide);
         k += TILE_KEYS * args->k.row;
         v += TILE_KEYS * args->v.row;
         at->keys = next_stage(at->keys, STAGES);
@@ -90,7 +90,7 @@ INLINE void measure_window(const window_call *call, team_place *at, uint item)
         await_phase(keys_barrier(ring, stage, COME), at->keys.parity);
         measure_keys(key_factors(ring, stage), keys_of(ring, stage), item);
         WAVE_SYNC();
-        leave_stage(keys_barrier(ring, stage, FILLED), (int)(item % WAVE));
+        leave(keys_barrier(ring, stage, FILLED), (int)(item % WAVE));
         at->keys = next_stage(at->keys, STAGES);
     }
 }
@@ -354,7 +354,7 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
         float sum[2]; /* no row has a base */
         weigh_tile(s, sum, &x->w, &t, rows->lane, 1);
     }
-    pack_weights(x->p, s);
+    pack_pairs(x->p, s, WEIGHTS);
 }
 
 /* Scores of the next tile, tile `next_tile` of its window, and meanwhile the
@@ -401,9 +401,9 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->o);
     HOLD_WEIGHTS(x->p);
-    leave_stage(keys_barrier(ring, here, READ), rows->lane);
+    leave(keys_barrier(ring, here, READ), rows->lane);
     at->keys = next;
-    pack_weights(x->p, s);
+    pack_pairs(x->p, s, WEIGHTS);
     int rescales = rows->has && are_final;
     /* asked behind what does not wait for the sums */
     if (!are_final && !add_weights(&x->w.rows, sum, is_first)) {
@@ -411,14 +411,14 @@ INLINE void add_window_tile(window_sums *x, float *scale,
                                        next.number, next_tile);
         weigh_again(s, sum, &x->w, &t, queries + rows->own,
                     keys_of(ring, next.number), rows->lane, is_first);
-        pack_weights(x->p, s);
+        pack_pairs(x->p, s, WEIGHTS);
         rescales = 1;
     }
     if (is_first) {
         if (rows->has)
             store_window(x->o, &of_old, call, run, rows, n, old);
         WAVE_SYNC();
-        leave_stage(queries_barrier(ring, old, READ), rows->lane);
+        leave(queries_barrier(ring, old, READ), rows->lane);
     } else if (rescales) {
         rescale_outs(x->o, &x->w.rows);
     }
@@ -439,11 +439,11 @@ INLINE void end_run(window_sums *x, const window_call *call,
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->o);
     HOLD_WEIGHTS(x->p);
-    leave_stage(keys_barrier(ring, here, READ), rows->lane);
+    leave(keys_barrier(ring, here, READ), rows->lane);
     if (rows->has)
         store_window(x->o, &x->w.rows, call, run, rows, n, queries);
     WAVE_SYNC();
-    leave_stage(queries_barrier(ring, queries, READ), rows->lane);
+    leave(queries_barrier(ring, queries, READ), rows->lane);
     at->keys = next_stage(at->keys, STAGES);
     at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
 }

@@ -275,7 +275,7 @@ INLINE void find_weights(row_numbers *x, const row_state *state,
             finish_scores(s, state, &terms, ring, stage, first, &w->rows,
                           regions);
             weigh(s, x, shift, is_exact);
-            pack_weights(words, s);
+            pack_pairs(words, s, TILE_WORDS);
             store_weights(w->weights, first, words);
         }
         AWAIT_PRODUCTS(0);
@@ -351,7 +351,7 @@ INLINE void find_gradients(float *d_bias, float *sums, const row_factors *x,
         HOLD_SCORES(dp);
         if (w->owns) {
             differentiate(dp, d_bias + first / 2, words, x);
-            pack_weights(words, dp);
+            pack_pairs(words, dp, TILE_WORDS);
             store_weights(w->weights + WEIGHT_BYTES, first, words);
             UNROLL_FOR (int c = 0; c < BLOCK_KEYS / 16; c++)
                 add_row_sums(sums, words + 4 * c);
@@ -407,8 +407,8 @@ INLINE void leave_gradients(const float *error, float back,
     HOLD_OUTS(dq);
     hold_words(mean_key, 4);
     WAVE_SYNC();
-    leave_window(weights_were_read(memory), lane);
-    leave_window(window_was_read(ring, stage), lane);
+    leave(weights_were_read(memory), lane);
+    leave(window_was_read(ring, stage), lane);
     factor[0] = factor[1] = back * job->scale;
     if ((flags & ARG_DK) != 0)
         store_window_rows(dk, factor, staging, out->dk, &args->dk, &place,

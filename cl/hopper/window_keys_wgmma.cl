@@ -122,7 +122,7 @@ INLINE void fetch_window(const window_ring *ring, uint stage,
                       item, wide);
     fetch_window_rows(window_rows(ring, stage, OTHER_SECOND), from->d_o,
                       &args->d_o, &place, head, 0, NQ, NQ, item, wide);
-    arrive_filled_window(window_filled(ring, stage), wide);
+    arrive_filled(window_filled(ring, stage), wide);
     END_COPIES();
 }
 
@@ -252,12 +252,6 @@ INLINE void load_biases(uint *words, const window_ring *ring, uint first,
                    keys->lane);
 }
 
-INLINE void pack_tile(uint *to, const float *from)
-{
-    UNROLL_FOR (int i = 0; i < BLOCK_ROWS / 4; i++)
-        to[i] = PACK(from[2 * i], from[2 * i + 1]);
-}
-
 /* P^T and dP^T become dS^T, as an operand. */
 INLINE void differentiate(uint *ds, const float *p, const float *dp,
                           const float4 *known, const wave_keys *keys)
@@ -320,7 +314,7 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
                          powers_of_rows(ring, stage) + 4 * first, keys, 0,
                          first);
         }
-        pack_tile(x->p, s);
+        pack_pairs(x->p, s, WEIGHTS);
         if (LOADS_AHEAD)
             load_biases(words, ring, NEXT_TILE(first, BLOCK_ROWS), keys);
         hold_words(x->p, BLOCK_ROWS / 4);
@@ -441,6 +435,6 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
                               &place, head, first_key + first_of_wave(wave),
                               NK, lane, (flags & ARG_ADD_DV) != 0, wide);
         WAVE_SYNC();
-        leave_window(window_was_read(&ring, stage), lane);
+        leave(window_was_read(&ring, stage), lane);
     }
 }

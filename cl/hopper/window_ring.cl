@@ -102,12 +102,6 @@ INLINE void make_window_barrier(const window_ring *ring, uint n)
                                   : FETCHING);
 }
 
-INLINE void leave_stage(uint barrier_at, int lane)
-{
-    if (lane == 0)
-        arrive(barrier_at);
-}
-
 /* ---- Rows ---- */
 
 /* Where a chunk of a row is, from the first row of eight or more. */
@@ -130,16 +124,6 @@ INLINE uint place_of_row(uint row, uint chunk, uint team)
             : (tile + group + team * GROUPS_PER_WINDOW) % 4 * WAVE_ROWS +
                   row % WAVE_ROWS;
     return group * SLAB_BYTES + chunk_place(place, chunk);
-}
-
-/* One chunk of 16 bytes, element by element. */
-INLINE void fetch_elements(uint to, __global const storage *from)
-{
-    __global const ushort *bits = (__global const ushort *)from;
-    const uint4 x = {
-        bits[0] | (uint)bits[1] << 16, bits[2] | (uint)bits[3] << 16,
-        bits[4] | (uint)bits[5] << 16, bits[6] | (uint)bits[7] << 16};
-    store_chunk(to, x);
 }
 
 /* A work-item's chunks of rows [0, count) of a tile of keys or values, which
@@ -218,14 +202,6 @@ INLINE void fetch_regions(uint regions, const score_bias_tensors *tensors,
         }
     keep_region_flag(regions, item / WAVE, differ);
 #endif
-}
-
-INLINE void arrive_come(uint barrier_at, int wide)
-{
-    if (wide)
-        arrive_after_copies(barrier_at);
-    else
-        arrive(barrier_at);
 }
 
 /* ---- Lengths ---- */

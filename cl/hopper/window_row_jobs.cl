@@ -29,7 +29,7 @@ INLINE void fetch_window(const window_ring *ring, uint stage,
                       item, wide);
     fetch_window_rows(window_rows(ring, stage, OTHER_SECOND), from->v,
                       &forward->v, &place, head, 0, NK, NK, item, wide);
-    arrive_filled_window(window_filled(ring, stage), wide);
+    arrive_filled(window_filled(ring, stage), wide);
     END_COPIES();
 }
 

@@ -397,7 +397,7 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
                           (flags & ARG_WIDE_ACCESS) != 0);
     }
     WAVE_SYNC();
-    leave_window(window_was_read(ring, stage), lane);
+    leave(window_was_read(ring, stage), lane);
 }
 
 #if VARIANT == COSINE

@@ -38,12 +38,6 @@ INLINE uint place_weights(uint weights, uint tile, int lane)
 /* Sums of a product with BLOCK_KEYS keys, of which a panel's are packed in
  * pairs. */
 #define TILE_WORDS (BLOCK_KEYS / 4)
-INLINE void pack_weights(uint *to, const float *x)
-{
-    UNROLL_FOR (uint n = 0; n < TILE_WORDS; n++)
-        to[n] = PACK(x[2 * n], x[2 * n + 1]);
-}
-
 /* Of keys from `first` on. to: the lane's place. */
 INLINE void store_weights(uint to, uint first, const uint *words)
 {
