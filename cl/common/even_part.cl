@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What follows each other, dealt in parts as even as can be. */
-#ifndef EVEN_PART_CL
-#define EVEN_PART_CL
 #include "common/language.cl"
 
 typedef struct even_part {
@@ -16,5 +14,3 @@ INLINE even_part part_of(uint all, uint parts, uint n)
     const even_part part = {n * least + min(n, more), least + (n < more)};
     return part;
 }
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How a tile of rows that a wave has computed leaves: rounded, through local
  * memory, so that whole chunks are written, to tokens anywhere in a map. */
-#ifndef EPILOGUE_CL
-#define EPILOGUE_CL
 #include "matrix/pipeline.cl"
 
 /* Where row r of a window, which exists, lies in its plane. 0: it is of the
@@ -204,5 +202,3 @@ INLINE void store_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
         replace_channels(tiles, factor, first, count, staging, pitch, channels,
                          to, w);
 }
-
-#endif

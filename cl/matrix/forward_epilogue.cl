@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How o and lse of a wave's tile of rows leave the forward pass. */
-#ifndef FORWARD_EPILOGUE_CL
-#define FORWARD_EPILOGUE_CL
 #include "matrix/epilogue.cl"
 #include "matrix/online_softmax.cl"
 
@@ -34,5 +32,3 @@ INLINE void store_rows(row_state *s, __local storage_bits *q,
         store_channels(s->out + first, inverse, first, OUT_TILES,
                        q + first * TILE_N, PITCH, to, w);
 }
-
-#endif

@@ -6,8 +6,6 @@
  * Where what a lane copies and stores lies in its plane is found anew only
  * where the next window lies otherwise (KEEPS_OFFSETS of the unit, on grids).
  */
-#ifndef FORWARD_PIPELINE_CL
-#define FORWARD_PIPELINE_CL
 #include "matrix/matrix_bias.cl"
 #include "matrix/pipeline.cl"
 #include "matrix/tile_scheduler.cl"
@@ -225,6 +223,4 @@ copy_bias_rows(__local storage_bits *ring, const score_bias_view *score_bias,
     END_COPIES();
     return to;
 }
-#endif
-
 #endif

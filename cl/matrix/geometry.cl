@@ -44,8 +44,6 @@
  *   S_TRANSPOSED  1: tiles are the other way round, as gradients of keys want
  *               them: what is called rows here are keys, v beside k, and what
  *               is called keys are queries, dO beside q */
-#ifndef GEOMETRY_CL
-#define GEOMETRY_CL
 #include "common/problem.cl"
 #include "unit/fragment_tiles.cl"
 
@@ -188,6 +186,4 @@ REQUIRE(ROW_PLANES)
 #define CHUNKS (HEAD_DIM / CHUNK)
 #else
 #define CHUNKS 0
-#endif
-
 #endif

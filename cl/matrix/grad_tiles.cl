@@ -65,7 +65,7 @@ INLINE void add_values(float sums[][ACC_PER_LANE], const int count,
  * does, since the sum of a row's dS over its keys must be d_lse: that tells
  * how far delta is off, and where it shows the row is mended. But in small
  * windows the rounding of o always shows. Both take a vote of the wave. */
-#ifdef WAVE_ANY
+#if VOTES
 #define TAKES_LSE 1
 #define ANY_OF_WAVE(x) WAVE_ANY(x)
 #else

@@ -3,8 +3,6 @@
  * from window to window (BIAS_CACHE): in local memory, in registers, or as
  * the regions of rows and keys. Reads BIAS, MASK and TABLE by way of
  * problem.cl. */
-#ifndef MATRIX_BIAS_CL
-#define MATRIX_BIAS_CL
 #include "matrix/geometry.cl"
 
 #if HAS_LOCAL_BIAS_CACHE
@@ -150,6 +148,4 @@ INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
 #else
 #define MASK_CLASS(tile_scheduler)                                            \
     (MASK_IN_CACHE ? (tile_scheduler).mask_class : 0)
-#endif
-
 #endif

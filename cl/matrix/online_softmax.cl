@@ -2,8 +2,6 @@
  * The online softmax of a wave's tile of rows (Milakov and Gimelshein 2018):
  * what it sums of the keys seen so far, and how a subtile's scores become
  * weights. */
-#ifndef ONLINE_SOFTMAX_CL
-#define ONLINE_SOFTMAX_CL
 #include "matrix/shift_scores.cl"
 
 /* Weights are exponentials of scores less a row's softmax_max. That is the
@@ -22,14 +20,9 @@
  *                  have in registers, and these multiplied by log2 e: a weight
  *                  then takes one multiplication and addition (not of grids,
  *                  which leave no registers for it) */
-#ifdef WAVE_ANY
-#define REUSES_MAX (!STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
-#define LAZY_MAX (!REUSES_MAX && (STREAMING || SUBTILES > 1))
-#else
-#define REUSES_MAX 0
-#define LAZY_MAX 0
-#define WAVE_ANY(x) 1
-#endif
+#define REUSES_MAX                                                            \
+    (VOTES && !STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
+#define LAZY_MAX (VOTES && !REUSES_MAX && (STREAMING || SUBTILES > 1))
 #define FOLDS_MAX (REUSES_MAX && HAS_REGISTER_BIAS_CACHE && !GRID)
 /* What is added to scores is known before a subtile, where there are several.
  * A single one subtracts its softmax_max with care: grids have no registers
@@ -182,5 +175,3 @@ INLINE void finish_sums(row_state *s, const int searches, const wave *w)
             REDUCE(s->sum[r], ADD);
         }
 }
-
-#endif

@@ -6,8 +6,6 @@
  *   PERSISTENT_MULTI_BLOCK  work-groups may go on from one block of rows or
  *                  head to the next; 0: each has one, which saves registers,
  *                  and blocks times heads divide the number of work-groups */
-#ifndef PERSISTENT_CL
-#define PERSISTENT_CL
 #include "common/even_part.cl"
 #include "common/problem.cl"
 
@@ -89,6 +87,4 @@ INLINE int find_stretch(stretch *s, const forward_args *args, uint rounds,
     s->rounds = own.count;
     return number == 0 && own.count > 0;
 }
-#endif
-
 #endif

@@ -3,8 +3,6 @@
  * to come travel to local memory while waves compute. Kernels say what a step
  * copies, by copy_rows or by find_copies and copy_found. Reads STAGES and the
  * layout of a stage (geometry.cl). */
-#ifndef PIPELINE_CL
-#define PIPELINE_CL
 #include "matrix/geometry.cl"
 
 /* Work-items that copy a tensor's rows: with FUSED_GRADIENTS, each wave of
@@ -282,5 +280,3 @@ INLINE void await_copies(int team)
     TEAM_SYNC(team);
 #endif
 }
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Scores of a wave's tile of rows, a subtile of SUBTILE_KEYS keys at a time:
  * the product Q K^T, the scale, what is added to it, and what hides keys. */
-#ifndef SCORES_CL
-#define SCORES_CL
 #include "matrix/matrix_bias.cl"
 
 /* A tile of rows. */
@@ -156,5 +154,3 @@ INLINE void finish_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
                 hide_padding(scores[t], key, first + t, count, args, rows, w);
 #endif
 }
-
-#endif

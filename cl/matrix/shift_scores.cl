@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a subtile's scores are made smaller by before exponentials are taken.
  */
-#ifndef SHIFT_SCORES_CL
-#define SHIFT_SCORES_CL
 #include "matrix/geometry.cl"
 
 /* Softmax takes exponentials of x - softmax_max. x LOG2E - softmax_max LOG2E
@@ -25,5 +23,3 @@ INLINE void shift_scores(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
             shift[r] = 0.0f;
     }
 }
-
-#endif

@@ -2,8 +2,6 @@
  * The softmax of the forward pass, of a wave's tile of rows: weights from
  * scores, their sums, and the values times weights, a subtile at a time
  * (Milakov and Gimelshein 2018). */
-#ifndef SOFTMAX_CL
-#define SOFTMAX_CL
 #include "matrix/online_softmax.cl"
 #include "matrix/scores.cl"
 
@@ -216,6 +214,4 @@ INLINE void fold_max(float score_bias[KEY_TILES][ACC_PER_LANE],
             score_bias[t][i] = FMA(score_bias[t][i], LOG2E,
                                    -softmax_max[LANE_ROW(i)] * LOG2E);
 }
-#endif
-
 #endif

@@ -2,8 +2,6 @@
  * Which window comes after which: how a work-group's teams go through the
  * windows of a launch. Reads WINDOWS_PER_GROUP, and of what stays on the chip
  * MASK_IN_CACHE and COMPARES_REGIONS (geometry.cl). */
-#ifndef TILE_SCHEDULER_CL
-#define TILE_SCHEDULER_CL
 #include "common/even_part.cl"
 #include "matrix/geometry.cl"
 
@@ -161,5 +159,3 @@ INLINE int next_window(tile_scheduler *w, const forward_args *args, int team)
         w->coord = locate_window(&args->grid, window_of(w, args));
     return alike;
 }
-
-#endif

@@ -3,8 +3,6 @@
  * that are read once for all. What callers may have in a struct comes as a
  * pointer, not as an array: Intel's compiler refuses a member's address for
  * that. */
-#ifndef WAVE_TILES_CL
-#define WAVE_TILES_CL
 #include "matrix/geometry.cl"
 
 /* tiles = products of rows, which are `held` or, where that is NULL, begin at
@@ -66,5 +64,3 @@ INLINE void add_wave_values(float (*sums)[DIM_TILES][ACC_PER_LANE],
                     multiply_tiles(sums[m][d], &weights[m][t], &v, w);
             }
 }
-
-#endif

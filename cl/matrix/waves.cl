@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What each kernel declares first: which wave of which team a work-item is in,
  * and the local memory that all these kernels have. */
-#ifndef WAVES_CL
-#define WAVES_CL
 #include "matrix/matrix_bias.cl"
 
 /* Where a work-item is: in the work-group, in its team. */
@@ -47,5 +45,3 @@ INLINE work_item this_work_item(void)
         __attribute__((aligned(128)));                                        \
     DECLARE_OUT_STAGING                                                       \
     DECLARE_BIAS_CACHE
-
-#endif

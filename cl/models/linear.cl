@@ -50,7 +50,7 @@ REQUIRE(LIMITS_REGISTERS)
  * cancels for x < 0. From a = 14 on fp32 has no h(a); NaN stays NaN. For a
  * scalar or a vector. */
 #define GELU_END 14.0f
-/* Matrix units' files have instructions for them (unit/defaults.cl). */
+/* Matrix units' files have instructions for them (unit/vendors.cl). */
 #ifdef RECIPROCAL
 #define INVERSE(x) RECIPROCAL(x)
 #define EXPONENTIAL(x) EXP2((x)*1.44269504f)

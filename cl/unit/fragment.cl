@@ -18,43 +18,38 @@
  *   LANE_ROWS     queries of which a lane holds scores
  *   LANE_ROW(i)   which of them score i belongs to
  *   REDUCE(x, op) combines x over the lanes that share a query
- * and where it differs from what is below
- *   OPERAND_LANES lanes with operands of their own; the others repeat them
- *   SLOT_KEY(k)   the key that element k of a contraction with weights has
- *   OWN_WEIGHTS(to, packed) rearranges a lane's scores, packed in pairs, to
- *                 operands where they are none as they are
  *   QUERY_RUN, KEY_RUN, VALUE_RUN  elements that follow each other in a row
  *                 of queries, keys or values, so that one load fetches them:
  *                 1, or up to 16 bytes
+ *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
+ * and where scores are no operands as they are
+ *   SLOT_KEY(k)   the key that element k of a contraction with weights has
+ *   OWN_WEIGHTS(to, packed) rearranges a lane's scores, packed in pairs
+ * and what vendors.cl has for the units of AMD and Intel:
  *   NATIVE_QUERIES, NATIVE_KEYS, NATIVE_VALUES, NATIVE_WEIGHTS  it has a way
  *                 of its own to load a tile (load_native_query, _key, _value,
  *                 _weights)
  *   NATIVE_STORES it has a way of its own to store a tile to local memory
  *                 (store_native_tile)
- *   WAVE_ANY(x)   is an int x other than 0 in some lane of the wave? Only
- *                 where code that seldom runs costs the rest nothing: Intel's
- *                 compiler unrolls less then
+ *   VOTES         lanes vote quickly: WAVE_ANY(x), is an int x other than 0 in
+ *                 some lane of the wave?
  *   SWIZZLES_ROWS rows in local memory follow each other without a gap, and
  *                 tiles of them start with a line of 128 bytes; chunk c of
  *                 row r is c ^ row_swizzle(r, elements of a row)
  *   SUM_OF_WAVE(x, scratch, w) where lanes add up what they have without
  *                 local memory
- *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
  *   SUMS_BY_PRODUCT  rows of weights are summed by one more product, with ones
  *   UNROLL_SUBTILES the compiler may see all subtiles at once, for constants
  *                 in each; others move too much of them into registers
  *   KEEPS_OFFSETS lanes have registers for where what they copy and store lies
- * and mma(a, b, c), LANE_XOR(x, mask) where REDUCE needs it,
- * WAVE_SYNC(), WAVE_ATTRIBUTE of kernels, and what else is guarded below, for
- * speed. AMD_UNIT or INTEL_UNIT defines all of that but mma.
+ * and what else stands there. mma(a, b, c), and LANE_XOR(x, mask) where REDUCE
+ * needs it, are the instructions.
  *
  * Operands are what is stored, fp16 or bf16. A unit that has_tf32
  * (host/device/matrix_unit.h) also multiplies fp32, rounded to TF32, which has
  * the exponents of fp32 and the fraction of fp16: its file describes that
  * where DTYPE is 0.
  */
-#ifndef FRAGMENT_CL
-#define FRAGMENT_CL
 #include "common/storage.cl"
 #include MATRIX_UNIT
 
@@ -77,51 +72,14 @@ REQUIRE(COMPUTE_CAPABILITY)
 #define STEPS (TILE_N / MMA_K)
 /* scores of a tile that a lane holds */
 #define ACC_PER_LANE (PARTS * C_ELEMENTS)
-#ifndef OPERAND_LANES
-#define OPERAND_LANES WAVE
-#endif
 #define ADD(a, b) ((a) + (b))
 #ifndef SLOT_KEY
 #define SLOT_KEY(k) (k)
 #endif
-#ifndef QUERY_RUN
-#define QUERY_RUN WORD_ELEMENTS
-#endif
-#ifndef KEY_RUN
-#define KEY_RUN WORD_ELEMENTS
-#endif
-#ifndef VALUE_RUN
-#define VALUE_RUN 1
-#endif
-#ifndef SWIZZLES_ROWS
-#define SWIZZLES_ROWS 0
-#endif
-#ifndef NATIVE_QUERIES
-#define NATIVE_QUERIES 0
-#endif
-#ifndef NATIVE_KEYS
-#define NATIVE_KEYS 0
-#endif
-#ifndef NATIVE_VALUES
-#define NATIVE_VALUES 0
-#endif
-#ifndef NATIVE_WEIGHTS
-#define NATIVE_WEIGHTS 0
-#endif
-#ifndef NATIVE_STORES
-#define NATIVE_STORES 0
-#endif
-#ifndef SPREAD_OUT
-#define SPREAD_OUT 0
-#endif
-#ifndef SUMS_BY_PRODUCT
-#define SUMS_BY_PRODUCT 0
-#endif
-#ifndef UNROLL_SUBTILES
-#define UNROLL_SUBTILES 0
-#endif
-#ifndef KEEPS_OFFSETS
-#define KEEPS_OFFSETS 0
+#ifndef OWN_WEIGHTS
+#define OWN_WEIGHTS(to, packed)                                               \
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE / WORD_ELEMENTS; i++)             \
+        (to)[i] = (packed)[i];
 #endif
 
 /* Tiles of queries and of weights [TILE_M][TILE_N]; of keys
@@ -179,13 +137,9 @@ INLINE int lane_query(int l, int r)
 
 INLINE float number_of(storage_bits bits)
 {
-#if DTYPE == 0
-    return as_float(bits & ~0x1fffu); /* what the unit sees of it */
-#elif DTYPE == 1
-    return vload_half(0, (const half *)&bits);
-#else
+    if (DTYPE == 0)
+        return as_float((uint)bits & ~0x1fffu); /* what the unit sees of it */
+    if (DTYPE == 1)
+        return vload_half(0, (const half *)&bits);
     return as_float((uint)bits << 16);
-#endif
 }
-
-#endif

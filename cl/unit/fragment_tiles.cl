@@ -3,16 +3,10 @@
  * keys, values, weights), multiplied, rounded to operands, and stored to local
  * memory again. What an instruction takes and which lane has it is told by
  * fragment.cl; this is what the attention kernels call. */
-#ifndef FRAGMENT_TILES_CL
-#define FRAGMENT_TILES_CL
-#include "unit/defaults.cl"
 #include "unit/row_extents.h"
+#include "unit/vendors.cl"
 
 /* ---- Rows in local memory ---- */
-
-#if !SWIZZLES_ROWS
-#define row_swizzle(row, pitch) 0
-#endif
 
 /* Where an element of a tile is. */
 INLINE int swizzled_offset(int row, int channel, const int pitch)
@@ -28,9 +22,8 @@ INLINE int swizzled_offset(int row, int channel, const int pitch)
 INLINE int tile_lane(const wave *w)
 {
     int lane = w->lane;
-#if HIDES_TILE_LANES
-    HIDE_FROM_OPTIMIZER(lane);
-#endif
+    if (HIDES_TILE_LANES)
+        HIDE_FROM_OPTIMIZER(lane);
     return lane;
 }
 
@@ -55,10 +48,9 @@ INLINE void load_run(uint *to, __local const storage_bits *at, const int run)
 /* Elements as they are stored become operands. */
 INLINE void make_operands(uint *x, const int words)
 {
-#if DTYPE == 0
-    UNROLL_FOR (int i = 0; i < words; i++)
-        x[i] = TO_TF32(as_float(x[i]));
-#endif
+    if (DTYPE == 0)
+        UNROLL_FOR (int i = 0; i < words; i++)
+            x[i] = TO_TF32(as_float(x[i]));
 }
 
 /* Reads a tile from rows `row` and on and channels `channel` and on of rows
@@ -109,17 +101,19 @@ INLINE key_tile load_key(__local const storage_bits *rows, const int pitch,
     const int lane = tile_lane(w);
 #if NATIVE_KEYS
     load_native_key(k.x, rows, pitch, row, channel, last, count, lane);
-#elif KEY_RUN >= WORD_ELEMENTS
-    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += KEY_RUN)
-        load_run(k.x + i / WORD_ELEMENTS,
-                 key_pointer(rows, pitch, row, channel, last, i, lane),
-                 KEY_RUN);
 #else
-    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
-        k.x[i / 2] =
-            (uint)*key_pointer(rows, pitch, row, channel, last, i, lane) |
-            (uint)*key_pointer(rows, pitch, row, channel, last, i + 1, lane)
-                << 16;
+    if (KEY_RUN >= WORD_ELEMENTS)
+        UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += KEY_RUN)
+            load_run(k.x + i / WORD_ELEMENTS,
+                     key_pointer(rows, pitch, row, channel, last, i, lane),
+                     KEY_RUN);
+    if (KEY_RUN < WORD_ELEMENTS)
+        UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
+            k.x[i / 2] =
+                (uint)*key_pointer(rows, pitch, row, channel, last, i, lane) |
+                (uint)*key_pointer(rows, pitch, row, channel, last, i + 1,
+                                   lane)
+                    << 16;
 #endif
     make_operands(k.x, sizeof k.x / sizeof *k.x);
     return k;
@@ -148,23 +142,25 @@ INLINE key_tile load_value(__local const storage_bits *rows, const int pitch,
     const int lane = tile_lane(w);
 #if NATIVE_VALUES
     load_native_value(v.x, rows, pitch, row, channel, last, count, lane);
-#elif VALUE_RUN >= WORD_ELEMENTS
-    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += VALUE_RUN)
-        load_run(v.x + i / WORD_ELEMENTS,
-                 value_pointer(rows, pitch, row, channel, last, i, lane),
-                 VALUE_RUN);
 #else
-    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
-        v.x[i / 2] =
-            (uint)*value_pointer(rows, pitch, row, channel, last, i, lane) |
-            (uint)*value_pointer(rows, pitch, row, channel, last, i + 1, lane)
-                << 16;
+    if (VALUE_RUN >= WORD_ELEMENTS)
+        UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS;
+                    i += VALUE_RUN)
+            load_run(v.x + i / WORD_ELEMENTS,
+                     value_pointer(rows, pitch, row, channel, last, i, lane),
+                     VALUE_RUN);
+    if (VALUE_RUN < WORD_ELEMENTS)
+        UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
+            v.x[i / 2] = (uint)*value_pointer(rows, pitch, row, channel, last,
+                                              i, lane) |
+                         (uint)*value_pointer(rows, pitch, row, channel, last,
+                                              i + 1, lane)
+                             << 16;
 #endif
     make_operands(v.x, sizeof v.x / sizeof *v.x);
     return v;
 }
 
-#if DTYPE != 0 /* only the backward pass needs that, and it has no TF32 */
 /* Where element i of a lane's tile of weights is, the other way round. */
 INLINE __local const ushort *weight_pointer(__local const ushort *weights,
                                             int pitch, int query, int key,
@@ -196,7 +192,6 @@ INLINE query_tile load_weights(__local const ushort *weights, int pitch,
 #endif
     return p;
 }
-#endif
 
 /* ---- Products ---- */
 
@@ -209,11 +204,8 @@ INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
             const uint *query = q->x + step * QUERY_ELEMENTS / WORD_ELEMENTS;
             const uint *key =
                 k->x + (part * STEPS + step) * KEY_ELEMENTS / WORD_ELEMENTS;
-#if QUERIES_ARE_M
-            mma(query, key, sums + part * C_ELEMENTS);
-#else
-            mma(key, query, sums + part * C_ELEMENTS);
-#endif
+            mma(QUERIES_ARE_M ? query : key, QUERIES_ARE_M ? key : query,
+                sums + part * C_ELEMENTS);
         }
 }
 
@@ -221,21 +213,14 @@ INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
 INLINE query_tile make_weights(const float *scores, const wave *w)
 {
     query_tile p;
-#ifdef OWN_WEIGHTS
     uint packed[ACC_PER_LANE / WORD_ELEMENTS];
-#else
-    uint *packed = p.x;
-#endif
-#if DTYPE == 0
-    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-        packed[i] = TO_TF32(scores[i]);
-#else
-    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 2)
-        packed[i / 2] = PACK(scores[i], scores[i + 1]);
-#endif
-#ifdef OWN_WEIGHTS
+    if (DTYPE == 0)
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+            packed[i] = TO_TF32(scores[i]);
+    if (DTYPE != 0)
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 2)
+            packed[i / 2] = PACK(scores[i], scores[i + 1]);
     OWN_WEIGHTS(p.x, packed)
-#endif
     return p;
 }
 
@@ -245,13 +230,8 @@ INLINE query_tile make_weights(const float *scores, const wave *w)
  * no error where one of them is nearly all. */
 #define SUMS_ARE_PARTS (!SUMS_BY_PRODUCT || DTYPE == 0)
 #define PAIR_OF_ONES (DTYPE == 1 ? 0x3c003c00u : 0x3f803f80u)
-INLINE void add_weights(float *sums, const query_tile *weights,
-                        const float *scores, const wave *w)
+INLINE void add_by_product(float *sums, const query_tile *weights)
 {
-#if DTYPE == 0
-    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-        sums[LANE_ROW(i)] += as_float(TO_TF32(scores[i]));
-#elif SUMS_BY_PRODUCT
     uint ones[KEY_ELEMENTS / WORD_ELEMENTS];
     float products[C_ELEMENTS];
     UNROLL_FOR (int i = 0; i < KEY_ELEMENTS / WORD_ELEMENTS; i++)
@@ -260,30 +240,34 @@ INLINE void add_weights(float *sums, const query_tile *weights,
         products[i] = sums[LANE_ROW(i)];
     UNROLL_FOR (int step = 0; step < STEPS; step++) {
         const uint *query = weights->x + step * QUERY_ELEMENTS / WORD_ELEMENTS;
-#if QUERIES_ARE_M
-        mma(query, ones, products);
-#else
-        mma(ones, query, products);
-#endif
+        mma(QUERIES_ARE_M ? query : ones, QUERIES_ARE_M ? ones : query,
+            products);
     }
     UNROLL_FOR (int i = 0; i < C_ELEMENTS; i++)
         sums[LANE_ROW(i)] = products[i];
-#else
+}
+INLINE void add_weights(float *sums, const query_tile *weights,
+                        const float *scores, const wave *w)
+{
+    if (!SUMS_ARE_PARTS) {
+        add_by_product(sums, weights);
+        return;
+    }
+    if (DTYPE == 0) {
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+            sums[LANE_ROW(i)] += as_float(TO_TF32(scores[i]));
+        return;
+    }
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 2) {
         const uint both = PACK(scores[i], scores[i + 1]);
         sums[LANE_ROW(i)] += number_of((ushort)both);
         sums[LANE_ROW(i + 1)] += number_of((ushort)(both >> 16));
     }
-#endif
 }
 
 INLINE storage_bits stored_bits(float x)
 {
-#if DTYPE == 0
-    return as_uint(x);
-#else
-    return (ushort)PACK(x, 0.0f);
-#endif
+    return DTYPE == 0 ? as_uint(x) : PACK(x, 0.0f);
 }
 
 /* Do neighbouring values leave together? Both are channels, or neither. */
@@ -309,18 +293,16 @@ INLINE void store_tile(const float *tile, __local storage_bits *rows,
         __local storage_bits *here =
             rows + swizzled_offset(row + value_query(w->lane, i), c, pitch);
         if (c < columns) {
-#if !STORES_PAIRS
-            *here = stored_bits(tile[i]);
-#elif DTYPE == 0
-            *(__local float2 *)here = (float2)(tile[i], tile[i + 1]);
-#else
-            *(__local uint *)here = PACK(tile[i], tile[i + 1]);
-#endif
+            if (!STORES_PAIRS)
+                *here = stored_bits(tile[i]);
+            else if (DTYPE == 0)
+                *(__local float2 *)here = (float2)(tile[i], tile[i + 1]);
+            else
+                *(__local uint *)here = PACK(tile[i], tile[i + 1]);
         }
     }
 }
 
-#if DTYPE != 0
 /* A lane's numbers of a tile that store_tile left, all of whose columns are
  * there. */
 INLINE void load_tile(float *tile, __local const storage_bits *rows,
@@ -330,30 +312,27 @@ INLINE void load_tile(float *tile, __local const storage_bits *rows,
         __local const storage_bits *here =
             rows + swizzled_offset(row + value_query(w->lane, i),
                                    column + value_key(w->lane, i), pitch);
-#if SPREAD_OUT
-        tile[i] = number_of(*here);
-#else
-        const uint both = *(__local const uint *)here;
-        tile[i] = number_of((ushort)both);
-        tile[i + 1] = number_of((ushort)(both >> 16));
-#endif
+        if (SPREAD_OUT) {
+            tile[i] = number_of(*here);
+        } else {
+            const uint both = *(__local const uint *)here;
+            tile[i] = number_of((ushort)both);
+            tile[i + 1] = number_of((ushort)(both >> 16));
+        }
     }
 }
-#endif
 
 /* Scores less what rounding to the storage type leaves of them. */
 INLINE void subtract_rounded(float *scores)
 {
-#if DTYPE == 0
-    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-        scores[i] -= as_float(TO_TF32(scores[i]));
-#else
+    if (DTYPE == 0) {
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+            scores[i] -= as_float(TO_TF32(scores[i]));
+        return;
+    }
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 2) {
         const uint both = PACK(scores[i], scores[i + 1]);
         scores[i] -= number_of((ushort)both);
         scores[i + 1] -= number_of((ushort)(both >> 16));
     }
-#endif
 }
-
-#endif

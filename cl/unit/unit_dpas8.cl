@@ -23,6 +23,8 @@ INLINE int c_n(int l, int i) { return l; }
 
 #define QUERY_RUN 8
 #define KEY_RUN 2
+#define VALUE_RUN 1
+#define SPREAD_OUT 0
 #define LANE_ROWS 1
 #define LANE_ROW(i) 0
 /* a lane has all keys of its query */

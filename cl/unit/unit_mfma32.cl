@@ -23,6 +23,9 @@ INLINE int c_n(int l, int i) { return l & 31; }
 
 #define QUERY_RUN 4
 #define KEY_RUN 4
+#define VALUE_RUN 1
+#define NATIVE_VALUES 0
+#define SPREAD_OUT 0
 #define LANE_ROWS 1
 #define LANE_ROW(i) 0
 #define REDUCE(x, op) x = op(x, LANE_XOR(x, 32))

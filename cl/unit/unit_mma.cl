@@ -16,6 +16,18 @@
 #define UNROLL_SUBTILES (DTYPE != 0)
 #define SUMS_BY_PRODUCT 1
 #define KEEPS_OFFSETS 1
+#define SPREAD_OUT 0
+#define VOTES 1
+#define QUERY_RUN WORD_ELEMENTS
+#define KEY_RUN WORD_ELEMENTS
+#define VALUE_RUN 1
+#define NATIVE_QUERIES 1
+#define NATIVE_KEYS 1
+/* ldmatrix transposes elements of 16 bits only */
+#define NATIVE_VALUES (DTYPE != 0)
+#define NATIVE_WEIGHTS (DTYPE != 0)
+#define NATIVE_STORES (DTYPE != 0 && COMPUTE_CAPABILITY >= 90)
+#define WAVE_ATTRIBUTE
 
 /* Four lanes share each 16 bytes of a row, a word for each. */
 INLINE int offset_in_row(int l, int i, int half_row)
@@ -133,7 +145,6 @@ INLINE uint times_pair(uint x, uint y)
 #define TIMES_PAIR(x, y) times_pair(x, y)
 #endif
 
-#if DTYPE == 0
 INLINE uint to_tf32(float x)
 {
     uint bits;
@@ -141,7 +152,7 @@ INLINE uint to_tf32(float x)
     return bits;
 }
 #define TO_TF32(x) to_tf32(x)
-#else
+
 INLINE uint pack(float low, float high)
 {
     uint both;
@@ -151,7 +162,6 @@ INLINE uint pack(float low, float high)
     return both;
 }
 #define PACK(low, high) pack(low, high)
-#endif
 
 INLINE float exp2_unit(float x)
 {
@@ -170,9 +180,11 @@ INLINE float reciprocal(float x)
 #define RECIPROCAL(x) reciprocal(x)
 
 #define HIDE_FROM_OPTIMIZER(x) __asm__ volatile("" : "+r"(x))
-#if GRID /* where windows lie takes the registers */
-#define HIDE_LANE(x) HIDE_FROM_OPTIMIZER(x)
-#endif
+/* Where windows lie on a grid, that takes the registers. */
+#define HIDE_LANE(x)                                                          \
+    if (GRID)                                                                 \
+    HIDE_FROM_OPTIMIZER(x)
+#define RELOAD_ARGS(type, name, from) const type *name = from;
 #define FORCE_EARLY(x) __asm__ volatile("" : "+f"(x))
 /* Elements of TF32 are read one by one, each from an address of its own. */
 #define HIDES_TILE_LANES (DTYPE == 0)
@@ -229,12 +241,6 @@ INLINE uint chunk_address(__local const void *rows, const int pitch, int row,
                      : "=r"(first), "=r"(second)                              \
                      : "r"(address))
 
-#define NATIVE_QUERIES 1
-#define NATIVE_KEYS 1
-#if DTYPE != 0 /* ldmatrix transposes elements of 16 bits only */
-#define NATIVE_VALUES 1
-#define NATIVE_WEIGHTS 1
-#endif
 /* Bits of a lane's number are masked even where it has no others: so the
  * compiler sees which rows cannot be past the last. */
 INLINE void load_native_query(uint *to, __local const storage_bits *rows,
@@ -269,7 +275,6 @@ INLINE void load_native_key(uint *to, __local const storage_bits *rows,
             LOAD_TWO_MATRICES(words[0], words[1], at, "");
     }
 }
-#if DTYPE != 0
 /* Compilers make one number of a tile's row and the lane's own, and multiply
  * that anew for each tile. They do not where the lane's part comes from what
  * they know nothing of; gradients have no register for it. */
@@ -313,7 +318,6 @@ INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
     to[2] = to[3] = 0;
     LOAD_TWO_MATRICES(to[0], to[1], at, ".trans");
 }
-#if COMPUTE_CAPABILITY >= 90
 /* The other way: four matrices of which each lane has a word. */
 #define STORE_MATRICES(from, address)                                         \
     __asm__ volatile(                                                         \
@@ -323,15 +327,12 @@ INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
           "r"((from)[3])                                                      \
         : "memory")
 
-#define NATIVE_STORES 1
 INLINE void store_native_tile(const uint *x, __local storage_bits *rows,
                               const int pitch, int row, int channel, int lane)
 {
     STORE_MATRICES(x, chunk_address(rows, pitch, row, lane & 15, INT_MAX,
                                     channel / CHUNK + (lane >> 4 & 1)));
 }
-#endif
-#endif
 
 #define ASYNC_COPIES 1
 /* 16 bytes, or as many zeros, where `wanted`: no branch around it. */
@@ -359,6 +360,7 @@ INLINE void copy_4(__local void *to, __global const void *from, int exists)
 
 #define WAVE_SYNC()                                                           \
     __asm__ volatile("bar.warp.sync 0xffffffff;" : : : "memory")
+#define TEAMS_SYNC_TOGETHER 0
 #define TEAM_SYNC(team)                                                       \
     __asm__ volatile("bar.sync %0, %1;"                                       \
                      :                                                        \

@@ -13,8 +13,6 @@
 #define C_ELEMENTS 8
 #define QUERIES_ARE_M 0
 #define TILE_N 16
-/* lanes 16 to 31 hold what 0 to 15 do */
-#define OPERAND_LANES 16
 
 INLINE int a_m(int l, int i) { return l & 15; }
 INLINE int a_k(int l, int i) { return i; }
@@ -26,6 +24,8 @@ INLINE int c_n(int l, int i) { return l & 15; }
 #define QUERY_RUN 8
 #define KEY_RUN 8
 #define SPREAD_OUT 1
+#define VALUE_RUN 1
+#define NATIVE_VALUES 0
 #define LANE_ROWS 1
 #define LANE_ROW(i) 0
 #define REDUCE(x, op) x = op(x, LANE_XOR(x, 16))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What all matrix units of a vendor share: for the file of a unit that defines
  * AMD_UNIT or INTEL_UNIT, how the lanes of a wave wait for each other and
- * exchange numbers, and what the vendor's compiler must be told. NVIDIA has
- * one unit, whose file says all that. */
-#ifndef VENDORS_CL
-#define VENDORS_CL
+ * exchange numbers, and what the vendor's compiler must be told; then, for
+ * both, what OpenCL C 1.2 has in place of instructions that only NVIDIA's unit
+ * has. NVIDIA has one unit, whose file says all that. */
 #include "unit/fragment.cl"
 
 #if AMD_UNIT
+#define WAVE_ATTRIBUTE
 /* Lanes compute in lockstep, and their accesses to local memory keep their
  * order: only the compiler must not change it. */
 #define WAVE_SYNC()                                                           \
@@ -20,6 +20,7 @@
  * where scalar loads find them again. */
 #define HIDE_FROM_OPTIMIZER(x) __asm__ volatile("" : "+v"(x))
 #define HIDE_LANE(x) HIDE_FROM_OPTIMIZER(x)
+#define HIDES_TILE_LANES 0
 #define RELOAD_ARGS(type, name, from)                                         \
     __constant const void *name##_segment =                                   \
         (__constant const void *)__builtin_amdgcn_kernarg_segment_ptr();      \
@@ -38,6 +39,7 @@ INLINE float lane_xor(float x, int mask, int lane)
 #endif
 }
 #define LANE_XOR(x, mask) lane_xor(x, mask, w->lane)
+#define VOTES 1
 #if WAVE == 32
 #define WAVE_ANY(x) (__builtin_amdgcn_ballot_w32((x) != 0) != 0)
 #else
@@ -49,10 +51,10 @@ INLINE float lane_xor(float x, int mask, int lane)
 #if DTYPE == 1
 /* not the instruction that makes two halves: it rounds towards 0 */
 #define PACK(low, high) as_uint((half2)((half)(low), (half)(high)))
+#else
+#define PACK(low, high) (round_to_bf16(low) | (uint)round_to_bf16(high) << 16)
 #endif
-#endif
-
-#if INTEL_UNIT
+#elif INTEL_UNIT
 #define WAVE_ATTRIBUTE __attribute__((intel_reqd_sub_group_size(WAVE)))
 #define WAVE_SYNC() sub_group_barrier(CLK_LOCAL_MEM_FENCE)
 /* IGC computes addresses early too; where registers run out it compiles again
@@ -60,6 +62,10 @@ INLINE float lane_xor(float x, int mask, int lane)
 #define HIDE_FROM_OPTIMIZER(x) __asm__ volatile("" : "+rw"(x))
 #define HIDE_LANE(x) HIDE_FROM_OPTIMIZER(x)
 #define HIDES_TILE_LANES 1
+#define RELOAD_ARGS(type, name, from) const type *name = from;
+/* It unrolls less where lanes vote. */
+#define VOTES 0
+#define WAVE_ANY(x) 1
 #define EXP2(x) native_exp2(x)
 #define RECIPROCAL(x) native_recip(x)
 #if DTYPE == 1
@@ -73,4 +79,62 @@ INLINE float lane_xor(float x, int mask, int lane)
 #endif
 #endif
 
+#if AMD_UNIT || INTEL_UNIT
+#define SWIZZLES_ROWS 0
+INLINE int row_swizzle(int row, const int pitch) { return 0; }
+#define SUMS_BY_PRODUCT 0
+#define UNROLL_SUBTILES 0
+#define KEEPS_OFFSETS 0
+#define NATIVE_QUERIES 0
+#define NATIVE_KEYS 0
+#define NATIVE_WEIGHTS 0
+#define NATIVE_STORES 0
+#define FORCE_EARLY(x)
+#define KEEP_LOCAL(p) (p)
+#define TO_TF32(x) as_uint(x) /* no unit of theirs has it */
+
+#define ASYNC_COPIES 0
+#define END_COPIES()
+#define AWAIT_COPIES(newer)
+INLINE void copy_16(__local storage_bits *to, __global const void *from,
+                    int exists, int wanted)
+{
+    if (wanted)
+        *(__local uint4 *)to =
+            exists ? *(__global const uint4 *)from : (uint4)(0u);
+}
+INLINE void copy_4(__local void *to, __global const void *from, int exists)
+{
+    *(__local uint *)to = exists ? *(__global const uint *)from : 0u;
+}
+
+#define TEAM_SYNC(team) barrier(CLK_LOCAL_MEM_FENCE)
+#define TEAMS_SYNC_TOGETHER (WINDOWS_PER_GROUP > 1)
+
+INLINE uint find_largest(uint x, __local uint *scratch, const wave *w)
+{
+    uint y;
+    if (w->lane == 0)
+        *scratch = 0;
+    WAVE_SYNC();
+    atomic_max(scratch, x);
+    WAVE_SYNC();
+    y = *scratch;
+    WAVE_SYNC();
+    return y;
+}
+#define LARGEST_OF_WAVE(x, scratch, w) find_largest(x, scratch, w)
+
+INLINE float add_lanes(float x, __local float *scratch, const wave *w)
+{
+    float sum = 0.0f;
+    WAVE_SYNC();
+    scratch[w->lane] = x;
+    WAVE_SYNC();
+    for (int l = 0; l < WAVE; l++)
+        sum += scratch[l];
+    WAVE_SYNC();
+    return sum;
+}
+#define SUM_OF_WAVE(x, scratch, w) x = add_lanes(x, scratch, w)
 #endif

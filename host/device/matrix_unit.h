@@ -24,7 +24,7 @@ typedef struct wa_matrix_unit {
     bool copies_async;         /* local memory fills while waves compute */
     bool swizzles_rows;        /* rows of local memory have no gaps */
     bool has_tf32;             /* multiplies fp32, rounded to TF32 */
-    bool votes;                /* WAVE_ANY of cl/unit/fragment.cl */
+    bool votes;                /* VOTES of cl/unit/fragment.cl */
     uint32_t wave;             /* lanes */
     uint32_t queries;          /* of a tile of scores */
     uint32_t tile;             /* keys of one, and channels of a step */
