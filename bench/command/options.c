@@ -26,7 +26,6 @@ const char *const option_dtypes[3] = {"fp32", "fp16", "bf16"};
 const char *const option_tiers[4] = {"auto", "cpu", "local", "matrix"};
 const char *const option_passes[BENCH_PASSES] = {"forward", "backward",
                                                  "both"};
-static const char *const startups[] = {"none", "first", "all"};
 
 static void usage_of_runs(FILE *to)
 {
@@ -37,9 +36,6 @@ static void usage_of_runs(FILE *to)
         "  --no-unfused         no comparison with CLBlast\n"
         "  --no-chain           no comparison with kernels around windows, "
         "of grids\n"
-        "  --startup WHICH      rows whose time from program start to first\n"
-        "                       result is taken: none, first (of each\n"
-        "                       device, the default) or all; forward only\n"
         "  --regime WHICH       how rows are timed: batches (by default, one\n"
         "                       after the other), burst (of 20 calls, or\n"
         "                       as many as take 10 ms, after a pause) or\n"
@@ -48,11 +44,7 @@ static void usage_of_runs(FILE *to)
         "  --log FILE           takes what drivers and compilers print, "
         "which\n"
         "                       else stands between the rows\n"
-        "  --csv FILE, --json FILE, --plot FILE.png, --plot FILE.svg\n"
-        "  --merge FILE ...     measures nothing; joins JSON files of "
-        "several\n"
-        "                       machines into one table, and into the files\n"
-        "                       of --csv, --json and --plot\n"
+        "  --json FILE          takes the results, for bench/merge\n"
         "\n"
         "--device, --case, --cases, --dtype, --pass may stand several "
         "times.\n"
@@ -70,7 +62,6 @@ static void usage(FILE *to)
         "winattn-bench [OPTION ...] compares the OpenCL devices of a machine\n"
         "\n"
         "  --list               shows devices and cases\n"
-        "  --explain            says what the columns mean\n"
         "  --device TEXT        devices whose \"platform / name\" holds TEXT\n"
         "  --case NAME          a case of the list, or `all`\n"
         "  --case 'FIELD=VALUE ...'  a case of your own, for instance\n"
@@ -186,14 +177,9 @@ static bool read_flag(const char *name, options *o)
         bool *flag;
         bool value;
     } flags[] = {
-        {"--list", &o->lists, true},
-        {"--explain", &o->explains, true},
-        {"--whole", &o->shrinks, false},
-        {"--no-unfused", &o->unfused, false},
-        {"--no-chain", &o->chain, false},
-        {"--tf32", &o->tf32, true},
-        {"--replay", &o->replay, true},
-        {"--first-result", &o->first_result, true},
+        {"--list", &o->lists, true},          {"--whole", &o->shrinks, false},
+        {"--no-unfused", &o->unfused, false}, {"--no-chain", &o->chain, false},
+        {"--tf32", &o->tf32, true},           {"--replay", &o->replay, true},
     };
     for (size_t i = 0; i < COUNT(flags); i++)
         if (strcmp(flags[i].name, name) == 0) {
@@ -219,18 +205,10 @@ static bool read_value(const char *name, const char *value, options *o)
     if (strcmp(name, "--seconds") == 0)
         return options_number(name, value, LEAST_SECONDS, MOST_SECONDS,
                               &o->seconds);
-    if (strcmp(name, "--merge") == 0)
-        return keep(o->merge, &o->merge_count, value);
     if (strcmp(name, "--dtype") == 0) {
         if (!choose(option_dtypes, COUNT(option_dtypes), value, &index))
             return false;
         o->dtype[index] = o->any_dtype = true;
-        return true;
-    }
-    if (strcmp(name, "--startup") == 0) {
-        if (!choose(startups, COUNT(startups), value, &index))
-            return false;
-        o->startup = (startup_rows)index;
         return true;
     }
     if (strcmp(name, "--regime") == 0) {
@@ -239,11 +217,9 @@ static bool read_value(const char *name, const char *value, options *o)
         o->regime = (bench_regime)index;
         return true;
     }
-    const char **file = strcmp(name, "--csv") == 0    ? &o->csv
-                        : strcmp(name, "--json") == 0 ? &o->json
-                        : strcmp(name, "--plot") == 0 ? &o->plot
-                        : strcmp(name, "--log") == 0  ? &o->log
-                                                      : NULL;
+    const char **file = strcmp(name, "--json") == 0  ? &o->json
+                        : strcmp(name, "--log") == 0 ? &o->log
+                                                     : NULL;
     if (file)
         *file = value;
     else
@@ -257,7 +233,6 @@ options_result options_read(int count, char **texts, options *o)
     o->seconds = 160;
     o->shrinks = true;
     o->unfused = o->chain = true;
-    o->startup = STARTUP_FIRST;
     for (int i = 1; i < count; i++) {
         const char *name = texts[i];
         if (strcmp(name, "--help") == 0) {
@@ -266,12 +241,6 @@ options_result options_read(int count, char **texts, options *o)
         }
         if (read_flag(name, o))
             continue;
-        /* a file after those of --merge */
-        if (name[0] != '-' && o->merge_count > 0) {
-            if (!keep(o->merge, &o->merge_count, name))
-                return OPTIONS_WRONG;
-            continue;
-        }
         if (i + 1 == count) {
             usage(stderr);
             return OPTIONS_WRONG;

@@ -11,13 +11,6 @@
 #define LEAST_SECONDS 0.1
 #define MOST_SECONDS 86400.0
 
-/* Which rows get the times from program start to first result. */
-typedef enum startup_rows {
-    STARTUP_NONE,
-    STARTUP_FIRST,
-    STARTUP_ALL
-} startup_rows;
-
 typedef struct options {
     /* parts of "platform / device"; none: all */
     const char *device[MOST_TEXTS];
@@ -31,16 +24,11 @@ typedef struct options {
     double seconds; /* of the whole run */
     bool shrinks;
     bool unfused, chain; /* comparisons */
-    startup_rows startup;
     bench_regime regime;
     bool replay; /* print each row's command */
-    const char *csv, *json, *plot;
-    const char *merge[MOST_TEXTS];
-    size_t merge_count;
-    const char *log;   /* where drivers may print; NULL: as they like */
-    bool lists;        /* only show what there is */
-    bool explains;     /* only print what columns mean */
-    bool first_result; /* be the process that startup.c times */
+    const char *json;
+    const char *log; /* where drivers may print; NULL: as they like */
+    bool lists;      /* only show what there is */
 } options;
 
 extern const char *const option_dtypes[3]; /* index: winattn_dtype */

@@ -68,14 +68,6 @@ static void add_pass(builder *b, size_t number, bench_pass pass)
         /* on grids it goes on from the chain */
         if (b->unfused && (!on_grid || o->chain))
             add_comparison(b, row, UNIT_UNFUSED, !first);
-        if (pass == BENCH_FORWARD &&
-            (o->startup == STARTUP_ALL ||
-             (o->startup == STARTUP_FIRST && number == 0 && first))) {
-            schedule_unit starts = row;
-            starts.kind = UNIT_STARTS;
-            starts.must = o->startup == STARTUP_FIRST;
-            add(b, starts);
-        }
         first = false;
     }
 }

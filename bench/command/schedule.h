@@ -3,8 +3,7 @@
  * Every row is measured: each unit leaves the later ones the time that they
  * need besides timed calls (most of it compiles kernels), and all share what
  * remains. A comparison with other kernels is made if the rows to come can
- * spare the time, but the first of each kind of attention and pass always, as
- * is the first start of programs. */
+ * spare the time, but the first of each kind of attention and pass always. */
 #ifndef BENCH_SCHEDULE_H
 #define BENCH_SCHEDULE_H
 
@@ -19,7 +18,6 @@ typedef enum unit_kind {
     UNIT_ROW,
     UNIT_CHAIN,   /* compares the row with kernels around windows */
     UNIT_UNFUSED, /* ... with unfused kernels */
-    UNIT_STARTS,  /* times the first result of programs */
     UNIT_KINDS
 } unit_kind;
 

@@ -9,7 +9,6 @@
 #include "command/schedule.h"
 #include "compare/chain.h"
 #include "compare/row.h"
-#include "compare/startup.h"
 #include "compare/unfused.h"
 #include "report/table.h"
 
@@ -23,10 +22,9 @@
 
 typedef struct run_state {
     const options *o;
-    const process_screen *screen;
+    const bench_screen *screen;
     report *r;
     schedule plan; /* of the present device */
-    char program[1024];
     double start;
     double device_end; /* when the present device's part is over */
     size_t devices_later;
@@ -117,11 +115,10 @@ static void write_command(const device_state *d, const test_case *c,
                            "--tier",        option_tiers[c->tier],
                            "--case",        row->text};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        process_append_word(row->command, sizeof row->command, words[i]);
+        report_add_word(row, words[i]);
     if (d->device.regime != REGIME_BATCHES) {
-        process_append_word(row->command, sizeof row->command, "--regime");
-        process_append_word(row->command, sizeof row->command,
-                            bench_regimes[d->device.regime]);
+        report_add_word(row, "--regime");
+        report_add_word(row, bench_regimes[d->device.regime]);
     }
 }
 
@@ -245,23 +242,6 @@ static void compare_chain(run_state *run, device_state *d, measured_row *m)
     finish(run, start, timed);
 }
 
-static void time_starts(run_state *run, const device_state *d,
-                        const measured_row *m)
-{
-    report_row *row = m->row;
-    const double most = run->o->shrinks ? fmin(20, device_left(run) / 2) : 180;
-    const double start = now_seconds();
-    if (!(row->seconds > 0) || timed_share(run) < 0 || most < 1) {
-        skip(run);
-        return;
-    }
-    progress(run, m->b.name, "first result");
-    if (!startup_measure(run->program, d->name, &m->b.c, most, &row->cold,
-                         &row->warm))
-        row->cold = row->warm = 0;
-    finish(run, start, 0);
-}
-
 /* ---- The run ---- */
 
 /* Measures a row of which device, name and command are still missing. */
@@ -336,8 +316,6 @@ static bool bench_unit(run_state *run, device_state *d, bool is_first,
         compare_chain(run, d, m);
     if (schedule_next(&run->plan, UNIT_UNFUSED))
         compare(run, d, m);
-    if (schedule_next(&run->plan, UNIT_STARTS))
-        time_starts(run, d, m);
     print_row(run, m->row);
     return true;
 }
@@ -455,18 +433,18 @@ static void announce(const run_state *run, char (*names)[256], size_t count)
         table_print_line(out,
                          "built without CLBlast (Debian: libclblast-dev): "
                          "nothing unfused to compare with");
-    table_print_line(out, "Columns `unfused` and `chain`: times as fast as "
-                          "these. --explain says what all columns mean.");
+    table_print_line(out,
+                     "Columns `unfused` and `chain`: times as fast as "
+                     "these. bench/README.md says what all columns mean.");
     fflush(out);
 }
 
-bool comparison_run(const options *o, const process_screen *screen,
+bool comparison_run(const options *o, const bench_screen *screen,
                     const cl_device_id *ids, char (*names)[256], size_t count,
-                    const char *argument_0, report *r)
+                    report *r)
 {
     run_state run = {.o = o, .screen = screen, .r = r, .start = now_seconds()};
     bool good = schedule_make(o, unfused_possible(), &run.plan);
-    process_own_path(argument_0, run.program, sizeof run.program);
     if (!good)
         return false;
     announce(&run, names, count);

@@ -5,6 +5,7 @@ import csv
 import json
 import pathlib
 
+FORMAT = 1
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "results"
 
 # What a case has that its text does not name (tests/kit/cases.c).
@@ -29,17 +30,23 @@ def parse_case(text):
             if name not in IGNORED}
 
 
+def plain(text):
+    """What a terminal may be shown."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
 class Device:
-    def __init__(self, entry, version):
-        self.name = entry["name"]
-        self.platform = entry["platform"]
-        self.driver = entry["driver"]
-        self.date = entry["date"]
-        self.copy_bandwidth = entry["copy_bandwidth"]
-        self.fma_rate = entry["fma_rate"]
+    def __init__(self, entry, version, source):
+        self.name = plain(entry["name"])
+        self.platform = plain(entry["platform"])
+        self.driver = plain(entry["driver"])
+        self.date = plain(entry["date"])
+        self.source = plain(source)
+        self.copy_bandwidth = float(entry["copy_bandwidth"])
+        self.fma_rate = float(entry["fma_rate"])
         # older files say the version once for all of their devices
-        self.version = entry.get("winattn", version)
-        self.commit = entry.get("commit", "")
+        self.version = plain(entry.get("winattn", version))
+        self.commit = plain(entry.get("commit", ""))
 
 
 class Row:
@@ -47,26 +54,43 @@ class Row:
 
     def __init__(self, entry, device):
         self.device = device
-        self.name = entry["case"].split(":")[0]
+        self.name = plain(entry["case"]).split(":")[0]
         self.is_whole = ":" not in entry["case"]
         self.case = parse_case(entry["text"])
-        self.dtype, self.which = entry["dtype"], entry["pass"]
+        self.dtype, self.which = plain(entry["dtype"]), plain(entry["pass"])
         self.tier = entry["tier"]
-        self.seconds = entry["seconds"]
-        self.bytes, self.operations = entry["bytes"], entry["operations"]
+        self.seconds = float(entry["seconds"])
+        self.bytes = float(entry["bytes"])
+        self.operations = float(entry["operations"])
+        self.unfused = float(entry.get("unfused") or 0)
+        # own cases of two machines may share a name, hence the text
+        self.line = (self.name, entry.get("whole", ""), self.which,
+                     self.dtype)
+
+
+def read_files(paths):
+    """Rows with a time of JSON files, oldest run first. ValueError: one is
+    damaged."""
+    rows = []
+    for path in paths:
+        try:
+            report = json.loads(path.read_text(encoding="utf-8"))
+            if report["format"] != FORMAT:
+                raise ValueError("another format")
+            devices = [Device(entry, report.get("winattn", ""), path.name)
+                       for entry in report["devices"]]
+            rows += [Row(entry, devices[entry["device"]])
+                     for entry in report["rows"]
+                     if entry["seconds"] and entry["seconds"] > 0]
+        except (AttributeError, IndexError, KeyError, TypeError,
+                ValueError) as error:
+            raise ValueError("%s is no report of winattn-bench: %s"
+                             % (path, error))
+    return sorted(rows, key=lambda row: row.device.date)
 
 
 def read_rows(folder=FOLDER):
-    """Rows with a time of all JSON files, oldest run first."""
-    rows = []
-    for path in sorted(folder.glob("*.json")):
-        report = json.loads(path.read_text(encoding="utf-8"))
-        devices = [Device(entry, report.get("winattn", ""))
-                   for entry in report["devices"]]
-        for entry in report["rows"]:
-            if entry["seconds"] and entry["seconds"] > 0:
-                rows.append(Row(entry, devices[entry["device"]]))
-    return sorted(rows, key=lambda row: row.device.date)
+    return read_files(sorted(folder.glob("*.json")))
 
 
 def newest(rows, name, case, dtype, which):

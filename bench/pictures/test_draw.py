@@ -78,6 +78,18 @@ class Pictures(unittest.TestCase):
         self.assertIn("no run yet", devices.draw(self.rows()).written())
         self.assertIn("no run of an H200", peers.draw(self.rows()).written())
 
+    def test_damaged_files_are_refused(self):
+        for text in ("", "[]", "{", '{"format": 2}', '{"format": 1}',
+                     '{"format": 1, "devices": [{}], "rows": []}',
+                     '{"format": 1, "devices": [], "rows": [{"seconds": 1}]}'):
+            (self.folder / "a.json").write_text(text, encoding="utf-8")
+            with self.assertRaisesRegex(ValueError, "a.json is no report"):
+                self.rows()
+
+    def test_terminals_see_plain_texts(self):
+        make_report(self.folder, "a.json", [{}], name="\x1b[2J\x9b Gerät 图")
+        self.assertEqual(self.rows()[0].device.name, "?[2J? Gerät 图")
+
     def test_fractions_are_of_the_nearer_ceiling(self):
         name = "swin-t-224-s1-b64"
         make_report(self.folder, "gpu.json", [

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/text.h"
+
 void report_start(report *r) { memset(r, 0, sizeof *r); }
 
 void report_free(report *r)
@@ -49,6 +51,19 @@ void report_date(char date[32])
     date[0] = 0;
     if (utc)
         strftime(date, 32, "%Y-%m-%dT%H:%M:%SZ", utc);
+}
+
+void report_add_word(report_row *row, const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_./=:,+";
+    const bool quoted = !text[0] || text[strspn(text, plain)] != 0;
+    char *command = row->command;
+    const size_t size = sizeof row->command;
+    wa_append(command, size, "%s%s", command[0] ? " " : "", quoted ? "'" : "");
+    for (; *text; text++)
+        wa_append(command, size, *text == '\'' ? "'\\''" : "%c", *text);
+    wa_append(command, size, "%s", quoted ? "'" : "");
 }
 
 /* ---- Fractions ---- */
@@ -121,15 +136,6 @@ bool report_first_of_case(const report *r, size_t row)
         if (report_same_case(&r->rows[i], &r->rows[row]))
             return false;
     return true;
-}
-
-const report_row *report_find_row(const report *r, const report_row *like,
-                                  size_t device)
-{
-    for (size_t i = 0; i < r->row_count; i++)
-        if (r->rows[i].device == device && report_same_case(&r->rows[i], like))
-            return &r->rows[i];
-    return NULL;
 }
 
 bool report_has_times(const report *r, const report_row *like)

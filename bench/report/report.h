@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a bench run found. report.c holds it, table.c prints it, the others
- * write it to files and read it back. */
+ * What a bench run found. report.c holds it, table.c and summary.c print it,
+ * report_write.c makes a file of it. */
 #ifndef BENCH_REPORT_H
 #define BENCH_REPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Of the JSON form; files of another number are not read. */
+/* Of the JSON form; bench/merge reads no file of another number. */
 #define REPORT_FORMAT 1
 #define REPORT_REASON_SIZE 512
 
@@ -16,10 +16,9 @@ typedef struct report_device {
     char name[128];
     char driver[128];
     char date[32];         /* of its run, UTC, ISO 8601 */
-    char version[32];      /* of winattn; "" where an older file has none */
+    char version[32];      /* of winattn */
     char commit[64];       /* of git describe; "" outside git */
-    char source[128];      /* the file that a merged device came from, or "" */
-    char regime[16];       /* how it was timed; "" where a file is older */
+    char regime[16];       /* how it was timed */
     double copy_bandwidth; /* bytes read + written per second */
     double fma_rate;       /* fp32 operations per second */
 } report_device;
@@ -63,9 +62,6 @@ typedef struct report_row {
     double moves;         /* of its kernels around winattn; 0: unknown */
     double chain_error;   /* as above; NaN: unknown */
     char chain_note[160]; /* why it was not measured */
-    /* Seconds from the program's start to its first result, with empty and
-     * with filled caches; 0: not measured. */
-    double cold, warm;
     report_outcome outcome;
     char failure[256]; /* "" if there are times */
     char command[704]; /* that measures this row again */
@@ -83,6 +79,8 @@ void report_free(report *r);
  * move them. */
 report_device *report_add_device(report *r);
 report_row *report_add_row(report *r);
+/* Appends a word to the row's command, as a shell takes it. */
+void report_add_word(report_row *row, const char *text);
 /* The present time as report_device.date has it. */
 void report_date(char date[32]);
 /* Of this program, as report_device.version and .commit have them. (commit.c,
@@ -109,9 +107,6 @@ size_t report_base_length(const char *name);
 bool report_same_case(const report_row *a, const report_row *b);
 /* Is it the first row of its case? */
 bool report_first_of_case(const report *r, size_t row);
-/* The row of a device for the same case; NULL: none. */
-const report_row *report_find_row(const report *r, const report_row *like,
-                                  size_t device);
 
 /* What a case computes, as a summary tells apart. */
 typedef enum report_kind {
@@ -134,13 +129,7 @@ bool report_has_times(const report *r, const report_row *like);
 /* How many lines of a comparison have no times, of no device. */
 size_t report_without_result(const report *r);
 
-/* False if the file could not be written. */
-bool report_write_csv(const report *r, const char *path);
+/* False if the file could not be written. (report_write.c) */
 bool report_write_json(const report *r, const char *path);
-
-/* Appends what a JSON file holds. False, with the reason and with *r as it
- * was, if the file is damaged or of another format. (report_read.c) */
-bool report_read_json(report *r, const char *path,
-                      char reason[REPORT_REASON_SIZE]);
 
 #endif

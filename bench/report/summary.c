@@ -19,20 +19,11 @@ static size_t shown(const report *r)
 static void print_device(FILE *to, const report *r, size_t d)
 {
     const report_device *device = &r->devices[d];
-    char name[52], start[48] = "-";
+    char name[52];
     snprintf(name, sizeof name, "%.16s / %.32s", device->platform,
              device->name);
-    /* of the first case that has it */
-    for (size_t i = 0; i < r->row_count; i++) {
-        const report_row *row = &r->rows[i];
-        if (row->device != d || !(row->cold > 0) || !(row->warm > 0))
-            continue;
-        snprintf(start, sizeof start, "%.2f s, %.2f s", row->cold, row->warm);
-        break;
-    }
-    table_print_line(to, "  [%zu] %-51s %7.1f %10.1f  %s", d + 1, name,
-                     device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9,
-                     start);
+    table_print_line(to, "  [%zu] %-51s %7.1f %10.1f", d + 1, name,
+                     device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9);
 }
 
 typedef double value_of(const report *r, const report_row *row);
@@ -67,10 +58,8 @@ static void print_means(FILE *to, const report *r, size_t d, const char *name,
 void summary_print_devices(FILE *to, const report *r)
 {
     const size_t count = shown(r);
-    table_print_line(to, "\n%-58s %7s %10s  %s", "Summary", "copy",
-                     "mult.-add", "first result");
-    table_print_line(to, "%-58s %7s %10s  %s", "", "GB/s", "GFLOP/s",
-                     "cold, warm");
+    table_print_line(to, "\n%-58s %7s %10s", "Summary", "copy", "mult.-add");
+    table_print_line(to, "%-58s %7s %10s", "", "GB/s", "GFLOP/s");
     for (size_t d = 0; d < count; d++)
         print_device(to, r, d);
     if (count < r->device_count)
@@ -153,39 +142,10 @@ static void print_left_out(FILE *to, const report *r)
     }
 }
 
-static size_t folder_length(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? (size_t)(slash - path) + 1 : 0;
-}
-
-/* The folder once where they share it, since paths may be long. */
 static void print_files(FILE *to, const summary_files *files)
 {
-    const char *names[] = {files->csv, files->json, files->plot};
-    const char *first = NULL;
-    char text[512] = "";
-    bool shared = true;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!names[i])
-            continue;
-        first = first ? first : names[i];
-        const size_t length = folder_length(first);
-        shared = shared && folder_length(names[i]) == length &&
-                 strncmp(names[i], first, length) == 0;
-    }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const size_t used = strlen(text);
-        if (names[i])
-            snprintf(text + used, sizeof text - used, "%s%.140s",
-                     used ? ", " : "",
-                     names[i] + (shared ? folder_length(first) : 0));
-    }
-    if (first && shared && folder_length(first) > 0)
-        table_print_line(to, "Files: %s in %.*s", text,
-                         (int)folder_length(first), first);
-    else if (first)
-        table_print_line(to, "Files: %s", text);
+    if (files->json)
+        table_print_line(to, "Results: %s", files->json);
     if (files->log && files->log_lines > 0)
         table_print_line(to, "What drivers printed (%zu line%s): %s",
                          files->log_lines, files->log_lines == 1 ? "" : "s",
@@ -203,7 +163,7 @@ void summary_print_end(FILE *to, const report *r, const summary_files *files)
     if (!files->advises)
         return;
     fputs(
-        "Next: bench/run --explain           what the columns mean, and how "
+        "Next: bench/README.md               what the columns mean, and how "
         "it was counted\n"
         "      bench/run --whole             full sizes: nothing is shrunk, "
         "as long as it takes\n"

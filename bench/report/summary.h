@@ -11,10 +11,10 @@
 
 /* What a run left behind. */
 typedef struct summary_files {
-    const char *csv, *json, *plot; /* NULL: not asked for */
-    const char *log;               /* of drivers and compilers, or NULL */
-    size_t log_lines;              /* 0: they printed nothing */
-    bool advises;                  /* on what to do next */
+    const char *json; /* NULL: not asked for */
+    const char *log;  /* of drivers and compilers, or NULL */
+    size_t log_lines; /* 0: they printed nothing */
+    bool advises;     /* on what to do next */
 } summary_files;
 
 /* Devices with their ceilings, and per kind of attention and pass what was

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEVICES_A_LINE 3
 #define NAME_SIZE 23 /* of a case, with its 0 */
 
 /* ---- Lines ---- */
@@ -188,65 +187,4 @@ void table_print_row(FILE *to, const report *r, const report_row *row)
     if (row->refused[0])
         table_print_line(to, "    without %s", row->refused);
     fflush(to);
-}
-
-/* ---- Comparison ---- */
-
-static void print_devices(FILE *to, const report *r)
-{
-    for (size_t d = 0; d < r->device_count; d++) {
-        const report_device *device = &r->devices[d];
-        table_print_line(to, "  [%zu] %s / %s", d + 1, device->platform,
-                         device->name);
-        table_print_line(
-            to,
-            "      copy %.1f GB/s, multiply-add %.1f GFLOP/s, %.10s%s%s, "
-            "winattn %s%s%s",
-            device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9,
-            device->date, device->source[0] ? ", " : "", device->source,
-            device->version, device->commit[0] ? " " : "", device->commit);
-    }
-}
-
-/* The columns of the devices from `first` up to `end`. */
-static void print_columns(FILE *to, const report *r, size_t first, size_t end)
-{
-    fprintf(to, "\n  %-20s %-8s %-5s", "", "", "");
-    for (size_t d = first; d < end; d++)
-        fprintf(to, " %*s[%zu]", d == first ? 4 : 17, "", d + 1);
-    fprintf(to, "\n  %-20s %-8s %-5s", "case", "pass", "dtype");
-    for (size_t d = first; d < end; d++)
-        fprintf(to, " %7s %5s %6s", "GFLOP/s", "ceil.", "faster");
-    fprintf(to, "\n");
-    for (size_t i = 0; i < r->row_count; i++) {
-        const report_row *row = &r->rows[i];
-        char factor[16], name[NAME_SIZE];
-        if (!report_first_of_case(r, i) || !report_has_times(r, row))
-            continue;
-        fprintf(to, "  %-20s %-8.8s %-5.5s", name_text(row, 21, false, name),
-                row->pass, row->dtype);
-        for (size_t d = first; d < end; d++) {
-            const report_row *cell = report_find_row(r, row, d);
-            if (cell && cell->seconds > 0)
-                fprintf(to, " %7.*f %4.0f%% %6s",
-                        cell->operations / cell->seconds < 1e14 ? 1 : 0,
-                        cell->operations / cell->seconds * 1e-9,
-                        100 * report_of_ceiling(r, cell),
-                        table_factor(report_speed_up(r, cell), factor));
-            else
-                fprintf(to, " %7s %5s %6s", "-", "-", "-");
-        }
-        fprintf(to, "\n");
-    }
-}
-
-void table_print_comparison(FILE *to, const report *r)
-{
-    fprintf(to, "\nComparison: useful GFLOP/s, the fraction of the device's "
-                "own ceiling, speed-up over unfused\n");
-    print_devices(to, r);
-    for (size_t d = 0; d < r->device_count; d += DEVICES_A_LINE)
-        print_columns(to, r, d,
-                      d + DEVICES_A_LINE < r->device_count ? d + DEVICES_A_LINE
-                                                           : r->device_count);
 }

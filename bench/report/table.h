@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A report on a terminal of 100 columns: row by row while it grows, and as a
- * comparison of devices at the end. */
+ * A report on a terminal of 100 columns, row by row while it grows. */
 #ifndef BENCH_TABLE_H
 #define BENCH_TABLE_H
 
@@ -22,7 +21,5 @@ const char *table_factor(double factor, char text[16]);
 void table_print_device(FILE *to, const report *r, size_t device);
 void table_print_heading(FILE *to);
 void table_print_row(FILE *to, const report *r, const report_row *row);
-/* Cases against devices. */
-void table_print_comparison(FILE *to, const report *r);
 
 #endif

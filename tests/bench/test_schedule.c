@@ -149,20 +149,17 @@ static void test_choices(void **state)
 {
     static const struct {
         const char *words[6];
-        size_t rows, units; /* with comparisons and starts */
+        size_t rows, units; /* with comparisons */
     } lines[] = {
-        {{"winattn-bench", "--case", "windows=3"}, 3, 3 + 3 + 1},
-        {{"winattn-bench", "--case", "windows=3", "--no-unfused"}, 3, 3 + 1},
+        {{"winattn-bench", "--case", "windows=3"}, 3, 3 + 3},
+        {{"winattn-bench", "--case", "windows=3", "--no-unfused"}, 3, 3},
         {{"winattn-bench", "--case", "grid=1 size=9 window=4", "--dtype",
           "fp32"},
          1,
-         1 + 2 + 1},
+         1 + 2},
         {{"winattn-bench", "--case", "grid=1 size=9 window=4", "--no-chain"},
          3,
-         3 + 1},
-        {{"winattn-bench", "--case", "windows=3", "--startup", "all"},
-         3,
-         3 + 3 + 3},
+         3},
     };
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "report/explain.h"
 #include "report/summary.h"
 #include "report/table.h"
 
@@ -67,7 +66,6 @@ static report example(size_t devices)
         fill(device->name, sizeof device->name, 'n');
         fill(device->driver, sizeof device->driver, 'd');
         fill(device->commit, sizeof device->commit, 'c');
-        fill(device->source, sizeof device->source, 's');
         device->copy_bandwidth = 98765.4e9;
         device->fma_rate = 9876543.2e9;
         for (size_t i = 0; i < 6; i++) {
@@ -90,8 +88,6 @@ static report example(size_t devices)
             row->unfused_part = 0.5;
             row->unfused_error = 1e-7;
             row->chain = 54.3;
-            row->cold = 123.45;
-            row->warm = 12.34;
         }
     }
     return r;
@@ -162,20 +158,6 @@ static void test_reasons(void **state)
     report_free(&r);
 }
 
-static void test_comparison(void **state)
-{
-    (void)state;
-    for (size_t devices = 1; devices <= 8; devices++) {
-        report r = example(devices);
-        r.rows[1].seconds = 0;
-        FILE *file = begin();
-        table_print_comparison(file, &r);
-        finish(file);
-        assert_non_null(strstr(text, "GFLOP/s ceil. faster"));
-        report_free(&r);
-    }
-}
-
 /* With all that there may be to say. */
 static void test_summary(void **state)
 {
@@ -184,12 +166,8 @@ static void test_summary(void **state)
     fill(path, sizeof path, '/');
     for (size_t devices = 1; devices <= 64; devices++) {
         report r = example(devices);
-        const summary_files files = {.csv = path,
-                                     .json = path,
-                                     .plot = path,
-                                     .log = path,
-                                     .log_lines = 1234567,
-                                     .advises = true};
+        const summary_files files = {
+            .json = path, .log = path, .log_lines = 1234567, .advises = true};
         r.rows[0].outcome = REPORT_FAILED;
         r.rows[1].outcome = REPORT_UNSUPPORTED;
         fill(r.rows[1].failure, sizeof r.rows[1].failure, 'f');
@@ -216,7 +194,7 @@ static void test_summary(void **state)
 static void test_reason_of_device(void **state)
 {
     report r = example(2);
-    const summary_files files = {.csv = NULL};
+    const summary_files files = {.json = NULL};
     report_row *row = &r.rows[7];
     (void)state;
     row->outcome = REPORT_UNSUPPORTED;
@@ -262,30 +240,15 @@ static void test_means(void **state)
     report_free(&r);
 }
 
-static void test_explained(void **state)
-{
-    FILE *file = begin();
-    (void)state;
-    explain_print(file);
-    assert_true(finish(file) > 20);
-    static const char *const words[] = {"tier", "of ceiling", "error",
-                                        "MB",   "unfused",    "chain",
-                                        ":w64", "~",          "cold"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        assert_non_null(strstr(text, words[i]));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_reasons),
-        cmocka_unit_test(test_comparison),
         cmocka_unit_test(test_summary),
         cmocka_unit_test(test_reason_of_device),
         cmocka_unit_test(test_means),
-        cmocka_unit_test(test_explained),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(SCRATCH);

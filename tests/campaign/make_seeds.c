@@ -11,7 +11,6 @@
 #include "kit/devices.h"
 #include "kit/workloads.h"
 #include "plan/tuning.h"
-#include "report/report.h"
 #include "standin.h"
 
 static const char *folder;
@@ -102,36 +101,6 @@ static void make_cases(void)
                "# a comment\nx,cosine,4,1,8,8,8,2,random masks\n");
 }
 
-static void make_reports(void)
-{
-    char path[2048];
-    report r;
-    report_start(&r);
-    for (int i = 0; i < 3; i++) {
-        report_device *device = report_add_device(&r);
-        report_row *row = report_add_row(&r);
-        if (!device || !row)
-            exit(1);
-        snprintf(device->platform, sizeof device->platform, "Platform %d", i);
-        snprintf(device->name, sizeof device->name, "a \"name\" \\ %d", i);
-        report_date(device->date);
-        device->copy_bandwidth = 1e10;
-        row->device = (size_t)i;
-        snprintf(row->name, sizeof row->name, "case:w4");
-        snprintf(row->text, sizeof row->text, "windows=4");
-        snprintf(row->dtype, sizeof row->dtype, "fp16");
-        snprintf(row->pass, sizeof row->pass, "forward");
-        row->seconds = i == 1 ? 0 : 0.25;
-        if (i == 1)
-            snprintf(row->failure, sizeof row->failure, "it failed");
-        write_text("report", i, "");
-        snprintf(path, sizeof path, "%s/report/%d", folder, i);
-        if (!report_write_json(&r, path))
-            exit(1);
-    }
-    report_free(&r);
-}
-
 int main(int count, char **arguments)
 {
     if (count != 2)
@@ -142,7 +111,6 @@ int main(int count, char **arguments)
     make_rows();
     make_blobs();
     make_cases();
-    make_reports();
     standin_reset();
     return 0;
 }

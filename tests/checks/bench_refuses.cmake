@@ -45,13 +45,10 @@ function(expect_loss code)
     endif()
 endfunction()
 if(EXISTS /dev/full)
-    foreach(option --help --list --explain)
+    foreach(option --help --list)
         expect_loss(1 ${BENCH} ${option})
     endforeach()
     expect_loss(1 ${TUNE} --help)
-    file(WRITE ${FOLDER}/merged.json "{\"format\": 1, \"winattn\": \"x\",
-\"devices\": [], \"rows\": []}")
-    expect_loss(1 ${BENCH} --merge ${FOLDER}/merged.json)
 endif()
 
 # ---- Cases without a result ----
@@ -61,7 +58,7 @@ if(NOT devices MATCHES "^Portable")
     message(STATUS "no PoCL: cases are not tried")
     return()
 endif()
-set(quick --device Portable --seconds 3 --no-unfused --startup none)
+set(quick --device Portable --seconds 3 --no-unfused)
 # that another case has one does not make up for it
 expect(1 "head_dim is 300, above 256\n.*\nno result for 1 of"
     ${BENCH} ${quick} --dtype fp32 --case "queries=4 dim=300" --case "${case}")

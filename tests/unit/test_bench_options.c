@@ -13,7 +13,6 @@
 #include "command/caselist.h"
 #include "command/options.h"
 #include "kit/workloads.h"
-#include "measure/process.h"
 
 #define SCRATCH "test_bench_options.scratch"
 
@@ -252,17 +251,6 @@ static void test_common_cases(void **state)
     assert_int_equal(maps, 2 * 4);
 }
 
-static void test_words(void **state)
-{
-    char command[64] = "";
-    (void)state;
-    assert_true(process_append_word(command, sizeof command, "a-b/c.d=e"));
-    assert_true(process_append_word(command, sizeof command, "it's $x"));
-    assert_true(process_append_word(command, sizeof command, ""));
-    assert_string_equal(command, "a-b/c.d=e 'it'\\''s $x' ''");
-    assert_false(process_append_word(command, 24, "more than fits"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,7 +259,6 @@ int main(void)
         cmocka_unit_test(test_numbers_of_cases),
         cmocka_unit_test(test_passes),
         cmocka_unit_test(test_tf32),
-        cmocka_unit_test(test_words),
         cmocka_unit_test(test_common_cases),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Where a program prints, apart from what drivers print. */
+#ifndef BENCH_SCREEN_H
+#define BENCH_SCREEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+typedef struct bench_screen {
+    FILE *out, *error;
+    bool terminal; /* is `error` one? */
+} bench_screen;
+
+/* stdout and stderr, which from then on lead to `log` (NULL: stay what they
+ * are) for all others: drivers and compilers print warnings as they like, and
+ * would do so between the lines of a table. False, with stderr as it was, if
+ * the file cannot be written. */
+bool screen_open(const char *log, bench_screen *screen);
+
+/* Of a file, after all streams were flushed; 0 if there is none. */
+size_t screen_count_lines(const char *path);
+
+#endif
