@@ -34,26 +34,17 @@ class Picture:
             '<rect x="0.5" y="0.5" width="%d" height="%d" rx="8" fill="%s" '
             'stroke="%s"/>' % (width - 1, height - 1, PAPER, EDGE)]
 
-    def rect(self, x, y, width, height, fill, more=""):
+    def rect(self, x, y, width, height, fill):
         self.lines.append(
-            '<rect x="%s" y="%s" width="%s" height="%s" fill="%s"%s/>'
-            % (number(x), number(y), number(width), number(height), fill,
-               " " + more if more else ""))
+            '<rect x="%s" y="%s" width="%s" height="%s" fill="%s"/>'
+            % (number(x), number(y), number(width), number(height), fill))
 
-    def line(self, x1, y1, x2, y2, stroke=GRID, width=1, dash=""):
+    def line(self, x1, y1, x2, y2, stroke=GRID, width=1):
         self.lines.append(
             '<path d="M%s %sL%s %s" stroke="%s" stroke-width="%s" '
-            'fill="none"%s/>'
+            'fill="none"/>'
             % (number(x1), number(y1), number(x2), number(y2), stroke,
-               number(width),
-               ' stroke-dasharray="%s"' % dash if dash else ""))
-
-    def curve(self, points, stroke, width=2, dash=""):
-        self.lines.append(
-            '<path d="M%s" stroke="%s" stroke-width="%s" fill="none"%s/>'
-            % ("L".join("%s %s" % (number(x), number(y)) for x, y in points),
-               stroke, number(width),
-               ' stroke-dasharray="%s"' % dash if dash else ""))
+               number(width)))
 
     def shape(self, kind, x, y, fill, size=6.5):
         """circle, square, triangle, flipped (that, upside down) or diamond,
@@ -80,16 +71,12 @@ class Picture:
             % ("L".join("%s %s" % (number(x + dx), number(y + dy))
                         for dx, dy in corners), fill, outline))
 
-    def text(self, x, y, text, size=13, fill=INK, anchor="start", bold=False,
-             turn=0):
+    def text(self, x, y, text, size=13, fill=INK, anchor="start", bold=False):
         self.lines.append(
-            '<text x="%s" y="%s" font-size="%s" fill="%s"%s%s%s>%s</text>'
+            '<text x="%s" y="%s" font-size="%s" fill="%s"%s%s>%s</text>'
             % (number(x), number(y), number(size), fill,
                "" if anchor == "start" else ' text-anchor="%s"' % anchor,
-               ' font-weight="600"' if bold else "",
-               ' transform="rotate(%s %s %s)"'
-               % (number(turn), number(x), number(y)) if turn else "",
-               escape(text)))
+               ' font-weight="600"' if bold else "", escape(text)))
 
     def headline(self, title, *lines):
         self.text(24, 36, title, 18, bold=True)

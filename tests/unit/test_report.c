@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What follows from the numbers of a report; bench/pictures/test_draw.py reads
- * its file. */
+ * What follows from the numbers of a report, and the file that it becomes,
+ * which tests/bench/test_pictures.py reads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,9 +3,13 @@
 their own, whose numbers must be read in the pictures."""
 import json
 import pathlib
+import sys
 import tempfile
 import unittest
 import xml.dom.minidom
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
+                       / "bench/pictures"))
 
 import devices
 import draw
