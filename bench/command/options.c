@@ -34,8 +34,6 @@ static void usage_of_runs(FILE *to)
         "                       cases are shrunk to fit, and named so\n"
         "  --whole              shrinks nothing\n"
         "  --no-unfused         no comparison with CLBlast\n"
-        "  --no-chain           no comparison with kernels around windows, "
-        "of grids\n"
         "  --regime WHICH       how rows are timed: batches (by default, one\n"
         "                       after the other), burst (of 20 calls, or\n"
         "                       as many as take 10 ms, after a pause) or\n"
@@ -66,9 +64,7 @@ static void usage(FILE *to)
         "  --case NAME          a case of the list, or `all`\n"
         "  --case 'FIELD=VALUE ...'  a case of your own, for instance\n"
         "                       'windows=64 heads=3 queries=49 dim=32'\n"
-        "                       or with a grid, which is compared with "
-        "partition,\n"
-        "                       winattn on windows and reverse:\n"
+        "                       or with a grid:\n"
         "                       'grid=2 size=56x56 window=7x7 shift=3x3 "
         "batch=64\n"
         "                       heads=3 dim=32 layout=packed mask=shift "
@@ -178,8 +174,8 @@ static bool read_flag(const char *name, options *o)
         bool value;
     } flags[] = {
         {"--list", &o->lists, true},          {"--whole", &o->shrinks, false},
-        {"--no-unfused", &o->unfused, false}, {"--no-chain", &o->chain, false},
-        {"--tf32", &o->tf32, true},           {"--replay", &o->replay, true},
+        {"--no-unfused", &o->unfused, false}, {"--tf32", &o->tf32, true},
+        {"--replay", &o->replay, true},
     };
     for (size_t i = 0; i < COUNT(flags); i++)
         if (strcmp(flags[i].name, name) == 0) {
@@ -232,7 +228,7 @@ options_result options_read(int count, char **texts, options *o)
     memset(o, 0, sizeof *o);
     o->seconds = 160;
     o->shrinks = true;
-    o->unfused = o->chain = true;
+    o->unfused = true;
     for (int i = 1; i < count; i++) {
         const char *name = texts[i];
         if (strcmp(name, "--help") == 0) {

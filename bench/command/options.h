@@ -23,7 +23,7 @@ typedef struct options {
     bool tf32;      /* is allowed in rows of fp32 */
     double seconds; /* of the whole run */
     bool shrinks;
-    bool unfused, chain; /* comparisons */
+    bool unfused; /* the comparison */
     bench_regime regime;
     bool replay; /* print each row's command */
     const char *json;

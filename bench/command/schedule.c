@@ -30,7 +30,7 @@ typedef struct builder {
     const options *o;
     bool unfused;
     schedule *s; /* whose units are only counted while they are NULL */
-    bool compared[UNIT_KINDS][CASE_KINDS][BENCH_PASSES];
+    bool compared[CASE_KINDS][BENCH_PASSES];
 } builder;
 
 static void add(builder *b, schedule_unit unit)
@@ -40,14 +40,13 @@ static void add(builder *b, schedule_unit unit)
     b->s->count++;
 }
 
-static void add_comparison(builder *b, schedule_unit unit, unit_kind kind,
-                           bool repeat)
+static void add_comparison(builder *b, schedule_unit unit, bool repeat)
 {
     const case_kind of = kind_of(&b->o->cases.all[unit.number].c);
-    unit.kind = kind;
+    unit.kind = UNIT_UNFUSED;
     unit.repeat = repeat;
-    unit.must = !b->compared[kind][of][unit.pass];
-    b->compared[kind][of][unit.pass] = true;
+    unit.must = !b->compared[of][unit.pass];
+    b->compared[of][unit.pass] = true;
     add(b, unit);
 }
 
@@ -61,13 +60,9 @@ static void add_pass(builder *b, size_t number, bench_pass pass)
         if (!options_take_row(o, c, pass, dtype))
             continue;
         const schedule_unit row = {UNIT_ROW, number, pass, dtype, true, false};
-        const bool on_grid = c->c.grid != 0;
         add(b, row);
-        if (on_grid && o->chain)
-            add_comparison(b, row, UNIT_CHAIN, false);
-        /* on grids it goes on from the chain */
-        if (b->unfused && (!on_grid || o->chain))
-            add_comparison(b, row, UNIT_UNFUSED, !first);
+        if (b->unfused)
+            add_comparison(b, row, !first);
         first = false;
     }
 }

@@ -16,8 +16,7 @@
 
 typedef enum unit_kind {
     UNIT_ROW,
-    UNIT_CHAIN,   /* compares the row with kernels around windows */
-    UNIT_UNFUSED, /* ... with unfused kernels */
+    UNIT_UNFUSED, /* compares the row with unfused kernels */
     UNIT_KINDS
 } unit_kind;
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "command/schedule.h"
-#include "compare/chain.h"
 #include "compare/row.h"
 #include "compare/unfused.h"
 #include "report/table.h"
@@ -44,7 +43,6 @@ typedef struct measured_row {
     bench_case b; /* as it was measured */
     bench_pass pass;
     report_row *row;
-    chain_result chain;
 } measured_row;
 
 /* ---- Time ---- */
@@ -173,7 +171,26 @@ static const report_row *find_compared(const report *r, const report_row *row)
     return NULL;
 }
 
-/* On grids the chain's kernels move what the products then find. */
+/* What a library that knows windows only computes of a case on a grid: as many
+ * windows, with bias and regions expanded. */
+static test_case case_on_windows(const test_case *c)
+{
+    test_case neat = *c;
+    neat.grid = neat.padding = neat.pads = neat.sliced = 0;
+    neat.layout = LAYOUT_CONTIGUOUS;
+    memset(neat.table, 0, sizeof neat.table);
+    if (c->bias == TERM_TABLE_SAME)
+        neat.bias = TERM_SAME;
+    if (c->bias == TERM_TABLE_FP32)
+        neat.bias = TERM_FP32;
+    if (c->mask == TERM_SHIFT) {
+        neat.mask = TERM_REGIONS;
+        neat.mask_windows = c->windows / c->batch;
+    }
+    return neat;
+}
+
+/* On grids kernels that partition and reverse move the tokens once more. */
 static void set_unfused(report_row *row, double products, double part,
                         double error, const char note[160])
 {
@@ -188,13 +205,12 @@ static void set_unfused(report_row *row, double products, double part,
 static void compare(run_state *run, device_state *d, measured_row *m)
 {
     report_row *row = m->row;
-    const bool on_grid = m->b.c.grid != 0;
+    const test_case windows = m->b.c.grid ? case_on_windows(&m->b.c) : m->b.c;
     const report_row *other = find_compared(run->r, row);
     const double timed = timed_share(run);
+    if (m->b.c.grid) /* read and written, as fast as the device copies */
+        row->moves = 2 * row->bytes / d->device.copy_bandwidth;
     if (!(row->seconds > 0)) {
-        skip(run);
-    } else if (on_grid && !(row->moves > 0)) {
-        memcpy(row->unfused_note, row->chain_note, sizeof row->unfused_note);
         skip(run);
     } else if (other) {
         set_unfused(row, other->unfused - other->moves, other->unfused_part,
@@ -208,38 +224,11 @@ static void compare(run_state *run, device_state *d, measured_row *m)
         unfused_result result;
         const double start = now_seconds();
         progress(run, m->b.name, "unfused");
-        unfused_measure(&d->device, on_grid ? &m->chain.windows : &m->b.c,
-                        m->pass, timed, &result);
+        unfused_measure(&d->device, &windows, m->pass, timed, &result);
         set_unfused(row, result.seconds, result.part, result.error,
                     result.note);
         finish(run, start, timed);
     }
-}
-
-/* As many buffers in turn as the row had. */
-static void compare_chain(run_state *run, device_state *d, measured_row *m)
-{
-    report_row *row = m->row;
-    const double timed = timed_share(run);
-    if (!(row->seconds > 0)) {
-        skip(run);
-        return;
-    }
-    if (timed < 0) {
-        snprintf(row->chain_note, sizeof row->chain_note, REPORT_NO_TIME_NOTE);
-        skip(run);
-        return;
-    }
-    const double start = now_seconds();
-    const int calls =
-        row_calls(&d->device, &m->b.c, m->pass, timed, d->efficiency[m->pass]);
-    progress(run, m->b.name, "chain");
-    chain_measure(&d->device, &m->b.c, m->pass, calls, timed, &m->chain);
-    row->chain = m->chain.seconds;
-    row->moves = m->chain.moves;
-    row->chain_error = m->chain.error;
-    memcpy(row->chain_note, m->chain.note, sizeof row->chain_note);
-    finish(run, start, timed);
 }
 
 /* ---- The run ---- */
@@ -310,10 +299,7 @@ static bool bench_unit(run_state *run, device_state *d, bool is_first,
     m->b.c.dtype = unit.dtype;
     m->b.c.tier = options_tier(o, m->whole);
     m->b.c.tf32 = options_tf32(o, m->whole, unit.dtype);
-    memset(&m->chain, 0, sizeof m->chain);
     bench_row(run, d, is_first, m);
-    if (schedule_next(&run->plan, UNIT_CHAIN))
-        compare_chain(run, d, m);
     if (schedule_next(&run->plan, UNIT_UNFUSED))
         compare(run, d, m);
     print_row(run, m->row);
@@ -433,9 +419,8 @@ static void announce(const run_state *run, char (*names)[256], size_t count)
         table_print_line(out,
                          "built without CLBlast (Debian: libclblast-dev): "
                          "nothing unfused to compare with");
-    table_print_line(out,
-                     "Columns `unfused` and `chain`: times as fast as "
-                     "these. bench/README.md says what all columns mean.");
+    table_print_line(out, "Column `unfused`: times as fast as that. "
+                          "bench/README.md says what all columns mean.");
     fflush(out);
 }
 

@@ -116,7 +116,7 @@ void row_describe(const test_case *c, bench_pass pass, report_row *row)
     row->bytes = workload_bytes(c, pass);
     row->operations = workload_operations(c, pass);
     row->error = NAN;
-    row->memory = row->chain_error = NAN;
+    row->memory = NAN;
     row->unfused_memory = c->grid ? NAN : unfused_bytes(c, pass) * 1e-6;
 }
 

@@ -16,8 +16,8 @@ void row_shrink(const bench_device *device, bench_pass pass, double efficiency,
                 double seconds, const bench_case *whole, bench_case *b);
 
 /* `seconds` is what the timed calls may take; building and filling buffers
- * comes on top. Fills in all but device, name, whole, command and the chain's
- * and unfused times. */
+ * comes on top. Fills in all but device, name, whole, command and
+ * unfused times. */
 void row_measure(const bench_device *device, const test_case *c,
                  bench_pass pass, double seconds, double efficiency,
                  report_row *row);

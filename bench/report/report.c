@@ -97,18 +97,6 @@ double report_speed_up(const report *r, const report_row *row)
                                                 : 0;
 }
 
-double report_of_chain(const report *r, const report_row *row)
-{
-    (void)r;
-    return row->seconds > 0 && row->chain > 0 ? row->seconds / row->chain : 0;
-}
-
-double report_chain_speed_up(const report *r, const report_row *row)
-{
-    (void)r;
-    return row->seconds > 0 && row->chain > 0 ? row->chain / row->seconds : 0;
-}
-
 /* ---- Cases ---- */
 
 size_t report_base_length(const char *name) { return strcspn(name, ":"); }

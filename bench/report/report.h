@@ -52,16 +52,12 @@ typedef struct report_row {
      * windows at once; NaN: unknown. */
     double memory, unfused_memory;
     /* The same with one kernel after the other, see unfused.h; of a case on
-     * grids with `moves` around them. */
+     * grids with `moves` of tokens around them. */
     double unfused;         /* seconds of one call; 0: not measured */
+    double moves;           /* seconds of these, at the copy bandwidth */
     double unfused_part;    /* of the windows that was timed */
     double unfused_error;   /* as above */
     char unfused_note[160]; /* why it was not measured */
-    /* Of a case on grids the same with kernels around windows, see chain.h. */
-    double chain;         /* seconds of one call; 0: not measured */
-    double moves;         /* of its kernels around winattn; 0: unknown */
-    double chain_error;   /* as above; NaN: unknown */
-    char chain_note[160]; /* why it was not measured */
     report_outcome outcome;
     char failure[256]; /* "" if there are times */
     char command[704]; /* that measures this row again */
@@ -94,11 +90,6 @@ double report_of_fma(const report *r, const report_row *row);
 double report_of_ceiling(const report *r, const report_row *row);
 /* How many times as fast as the unfused kernels; 0 where unknown. */
 double report_speed_up(const report *r, const report_row *row);
-
-/* What part of the chain's time a call takes; 0 where unknown. */
-double report_of_chain(const report *r, const report_row *row);
-/* How many times as fast as the chain; 0 where unknown. */
-double report_chain_speed_up(const report *r, const report_row *row);
 
 /* Shrunk workloads stand under the name of the whole one: the length of the
  * name without its ":w64". */

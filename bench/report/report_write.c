@@ -45,7 +45,6 @@ static void write_row(FILE *file, const report_row *row)
     write_member(file, "refused", row->refused);
     write_member(file, "failure", row->failure);
     write_member(file, "unfused_note", row->unfused_note);
-    write_member(file, "chain_note", row->chain_note);
     write_member(file, "command", row->command);
     write_number(file, "seconds", row->seconds, ", ");
     write_number(file, "bytes", row->bytes, ", ");
@@ -54,9 +53,7 @@ static void write_row(FILE *file, const report_row *row)
     write_number(file, "unfused", row->unfused, ", ");
     write_number(file, "unfused_part", row->unfused_part, ", ");
     write_number(file, "unfused_error", row->unfused_error, ", ");
-    write_number(file, "chain", row->chain, ", ");
     write_number(file, "moves", row->moves, ", ");
-    write_number(file, "chain_error", row->chain_error, ", ");
     write_number(file, "memory_mb", row->memory, ", ");
     write_number(file, "unfused_memory_mb", row->unfused_memory, "}");
 }

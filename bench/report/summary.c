@@ -50,8 +50,6 @@ static void print_means(FILE *to, const report *r, size_t d, const char *name,
     for (report_kind kind = 0; kind < REPORT_KINDS; kind++)
         for (size_t pass = 0; pass < 2; pass++)
             print_mean(to, r, d, kind, passes[pass], of);
-    for (size_t pass = 0; pass < 2 && of == report_speed_up; pass++)
-        print_mean(to, r, d, REPORT_MAP, passes[pass], report_chain_speed_up);
     fprintf(to, "\n");
 }
 
@@ -65,12 +63,11 @@ void summary_print_devices(FILE *to, const report *r)
     if (count < r->device_count)
         table_print_line(to, "  and %zu more devices in the files",
                          r->device_count - count);
-    table_print_line(to, "%-19s %17s %17s %17s %17s", "  geometric means",
+    table_print_line(to, "%-19s %17s %17s %17s", "  geometric means",
                      "---- window ----", "----- map ------",
-                     "---- sliding ---", "map, over chain-");
-    table_print_line(to, "%19s %8s %8s %8s %8s %8s %8s %8s %8s", "", "forward",
-                     "backward", "forward", "backward", "forward", "backward",
-                     "forward", "backward");
+                     "---- sliding ---");
+    table_print_line(to, "%19s %8s %8s %8s %8s %8s %8s", "", "forward",
+                     "backward", "forward", "backward", "forward", "backward");
     for (size_t d = 0; d < count; d++)
         print_means(to, r, d, "of ceiling", report_of_ceiling);
     for (size_t d = 0; d < count; d++)
@@ -113,14 +110,12 @@ static void print_left_out(FILE *to, const report *r)
     const char *first = "";
     for (size_t i = 0; i < r->row_count; i++) {
         const report_row *row = &r->rows[i];
-        const char *notes[] = {row->unfused_note, row->chain_note};
-        for (size_t j = 0; j < 2; j++) {
-            const bool late = strcmp(notes[j], REPORT_NO_TIME_NOTE) == 0;
-            timeless += late;
-            others += !late && notes[j][0];
-            if (!late && notes[j][0] && !first[0])
-                first = notes[j];
-        }
+        const char *note = row->unfused_note;
+        const bool late = strcmp(note, REPORT_NO_TIME_NOTE) == 0;
+        timeless += late;
+        others += !late && note[0];
+        if (!late && !first[0])
+            first = note;
         if (row->outcome == REPORT_UNSUPPORTED && !why[0])
             read_reason(r, row, why);
     }

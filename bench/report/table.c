@@ -159,15 +159,15 @@ void table_print_device(FILE *to, const report *r, size_t device)
 
 void table_print_heading(FILE *to)
 {
-    table_print_line(to, "  %-22s %-8s %-5s %-7s %8s %10s %7s %6s %8s %7s",
-                     "case", "pass", "dtype", "tier", "time", "of ceiling",
-                     "error", "MB", "unfused", "chain");
+    table_print_line(to, "  %-22s %-8s %-5s %-7s %8s %10s %7s %6s %8s", "case",
+                     "pass", "dtype", "tier", "time", "of ceiling", "error",
+                     "MB", "unfused");
 }
 
 void table_print_row(FILE *to, const report *r, const report_row *row)
 {
     char time[16], name[NAME_SIZE], tier[16], ceiling[24], memory[16];
-    char factor[16], unfused[20], chain[16], head[64];
+    char factor[16], unfused[20], head[64];
     snprintf(head, sizeof head, "  %-22s %-8.8s %-5.5s",
              name_text(row, NAME_SIZE, true, name), row->pass, row->dtype);
     if (row->failure[0]) {
@@ -178,11 +178,10 @@ void table_print_row(FILE *to, const report *r, const report_row *row)
         snprintf(unfused, sizeof unfused, "%s%s",
                  row->unfused > 0 && row->unfused_part < 1 ? "~" : "",
                  table_factor(report_speed_up(r, row), factor));
-        table_print_line(to, "%s %-7s %8s %10s %7.1e %6s %8s %7s", head,
+        table_print_line(to, "%s %-7s %8s %10s %7.1e %6s %8s", head,
                          tier_text(row, tier), time_text(row->seconds, time),
                          ceiling_text(r, row, ceiling), row->error,
-                         memory_text(row->memory, memory), unfused,
-                         table_factor(report_chain_speed_up(r, row), chain));
+                         memory_text(row->memory, memory), unfused);
     }
     if (row->refused[0])
         table_print_line(to, "    without %s", row->refused);

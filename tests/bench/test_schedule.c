@@ -77,8 +77,6 @@ static void assert_all_kinds(const outcome *out)
             assert_true(out->compared[UNIT_ROW][kind][pass]);
             assert_true(out->compared[UNIT_UNFUSED][kind][pass]);
         }
-    assert_true(out->compared[UNIT_CHAIN][0][BENCH_FORWARD]);
-    assert_true(out->compared[UNIT_CHAIN][0][BENCH_BACKWARD]);
 }
 
 /* Fast or slow, with or without time: all rows are measured. */
@@ -156,10 +154,7 @@ static void test_choices(void **state)
         {{"winattn-bench", "--case", "grid=1 size=9 window=4", "--dtype",
           "fp32"},
          1,
-         1 + 2},
-        {{"winattn-bench", "--case", "grid=1 size=9 window=4", "--no-chain"},
-         3,
-         3},
+         1 + 1},
     };
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -175,7 +170,7 @@ static void test_choices(void **state)
         assert_int_equal(schedule_rows(&s), lines[i].rows);
         assert_int_equal(s.count, lines[i].units);
         assert_non_null(schedule_next(&s, UNIT_ROW));
-        assert_null(schedule_next(&s, UNIT_CHAIN));
+        assert_null(schedule_next(&s, UNIT_UNFUSED));
         schedule_free(&s);
         options_free(&o);
     }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/chain.h"
 #include "kit/runner.h"
 #include "measure/accuracy.h"
 
@@ -108,92 +107,6 @@ static void finds_errors(void **state)
     }
 }
 
-/* ||a - b|| / ||a|| of two buffers of fp32 numbers. */
-static double difference(cl_mem a, cl_mem b)
-{
-    size_t bytes, b_bytes;
-    double error2 = 0, norm2 = 0;
-    clGetMemObjectInfo(a, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
-    clGetMemObjectInfo(b, CL_MEM_SIZE, sizeof b_bytes, &b_bytes, NULL);
-    assert_int_equal(bytes, b_bytes);
-    cl_float *x = malloc(2 * bytes), *y = x + bytes / sizeof *x;
-    assert_non_null(x);
-    assert_int_equal(clEnqueueReadBuffer(bench.queue, a, CL_TRUE, 0, bytes, x,
-                                         0, NULL, NULL),
-                     CL_SUCCESS);
-    assert_int_equal(clEnqueueReadBuffer(bench.queue, b, CL_TRUE, 0, bytes, y,
-                                         0, NULL, NULL),
-                     CL_SUCCESS);
-    for (size_t i = 0; i < bytes / sizeof *x; i++) {
-        const double far = (double)x[i] - (double)y[i];
-        error2 += far * far;
-        norm2 += (double)x[i] * (double)x[i];
-    }
-    free(x);
-    return sqrt(error2 / norm2);
-}
-
-/* Kernels that partition and reverse, with winattn on windows between them,
- * give what winattn gives in place, in every element. */
-static void chains(void **state)
-{
-    (void)state;
-    static const char *const cases[] = {
-        "grid=2 size=5x7 window=3x4 shift=1x2 mask=shift bias=table_same "
-        "batch=3 heads=2 dim=8 layout=packed pads=3",
-        "grid=2 size=8x8 window=4x4 bias=table_fp32 heads=3 dim=16 "
-        "layout=packed",
-        "grid=1 size=9 window=4 shift=1 mask=shift bias=table_fp32 batch=2 "
-        "heads=4 kv_heads=2 dim=5 layout=packed padding=hidden",
-        "grid=3 size=4x6x5 window=2x3x3 shift=1x1x1 mask=shift "
-        "bias=table_same heads=2 dim=4 variant=cosine logit_scale=2 pads=2",
-        "grid=2 size=6x8 window=3x4 bias=same mask=regions mask_windows=4 "
-        "heads=2 dim=8",
-    };
-    char note[160];
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const test_case c = parsed(cases[i]);
-        workload w;
-        assert_true(workload_create(&bench, &c, BENCH_BOTH, 1, &w));
-        compute(&w);
-        for (bench_pass pass = 0; pass < BENCH_PASSES; pass++) {
-            bench_device taken = bench; /* as a CPU, or as a GPU */
-            taken.is_cpu = ((size_t)pass + i) % 2 == 0;
-            chain *made = chain_create(&taken, &c, pass, 1, note);
-            if (!made)
-                fail_msg("%s: %s", cases[i], note);
-            const workload *other = chain_workload(made);
-            assert_false(error_of(other) <= GOOD); /* nothing is computed */
-            assert_int_equal(chain_enqueue(made, 0), WINATTN_SUCCESS);
-            assert_int_equal(chain_finish(made), WINATTN_SUCCESS);
-            if (!(error_of(other) <= GOOD))
-                fail_msg("%s: error %g", cases[i], error_of(other));
-            const struct {
-                cl_mem ours, theirs;
-                bool computed;
-            } results[] = {
-                {w.o[0], other->o[0], pass != BENCH_BACKWARD},
-                {w.dq[0], other->dq[0], pass != BENCH_FORWARD},
-                {w.dk[0], other->dk[0], pass != BENCH_FORWARD},
-                {w.dv[0], other->dv[0], pass != BENCH_FORWARD},
-                {w.dbias, other->dbias, pass != BENCH_FORWARD},
-                {w.d_logit_scale, other->d_logit_scale, pass != BENCH_FORWARD},
-            };
-            for (size_t j = 0; j < sizeof results / sizeof *results; j++)
-                if (results[j].computed && results[j].ours &&
-                    !(difference(results[j].ours, results[j].theirs) <= GOOD))
-                    fail_msg("%s, pass %d: result %zu differs", cases[i],
-                             (int)pass, j);
-            chain_destroy(made);
-        }
-        workload_release(&w);
-    }
-    const test_case both = parsed("grid=1 size=9 window=4 padding=hidden "
-                                  "mask=regions mask_windows=3");
-    assert_null(chain_create(&bench, &both, BENCH_FORWARD, 1, note));
-    assert_non_null(strstr(note, "mask"));
-}
-
 /* Of a long line of tokens the oracle sees the end only, of sums over many
  * windows a few rows. */
 static void large_cases(void **state)
@@ -260,7 +173,6 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(floors),
         cmocka_unit_test(finds_errors),
-        cmocka_unit_test(chains),
         cmocka_unit_test(large_cases),
     };
     const test_group group = TEST_GROUP(NULL, tests);

@@ -47,7 +47,6 @@ static report example(void)
         row->bytes = 1e6;
         row->operations = 4e8;
         row->error = row->memory = row->unfused_memory = NAN;
-        row->chain_error = NAN;
         if (i == 1) {
             snprintf(row->failure, sizeof row->failure, "did not");
             continue;
@@ -62,10 +61,7 @@ static report example(void)
         row->unfused_part = 0.5;
         row->memory = 0.25;
         row->unfused_memory = 12.5;
-        row->chain = 0.0125;
         row->moves = 0.0025;
-        row->chain_error = 2e-7;
-        snprintf(row->chain_note, sizeof row->chain_note, "none of this");
     }
     return r;
 }
@@ -78,10 +74,6 @@ static void test_fractions(void **state)
     assert_float_equal(report_of_fma(&r, &r.rows[0]), 0.2, 1e-9);
     assert_float_equal(report_of_ceiling(&r, &r.rows[0]), 0.2, 1e-9);
     assert_float_equal(report_speed_up(&r, &r.rows[0]), 5, 1e-9);
-    assert_float_equal(report_of_chain(&r, &r.rows[0]), 0.8, 1e-9);
-    assert_float_equal(report_chain_speed_up(&r, &r.rows[0]), 1.25, 1e-9);
-    assert_float_equal(report_of_chain(&r, &r.rows[1]), 0, 0);
-    assert_float_equal(report_chain_speed_up(&r, &r.rows[1]), 0, 0);
     assert_float_equal(report_of_ceiling(&r, &r.rows[1]), 0, 0);
     assert_float_equal(report_speed_up(&r, &r.rows[1]), 0, 0);
     /* shrunk or not, they stand on one line */
