@@ -5,7 +5,7 @@
                             [--part models|layers]
 
 BUILD is the folder that winattn was built in; its winattn-swin and
-winattn-linear-bench are run on the OpenCL device that has NAME in its name or
+winattn-tune are run on the OpenCL device that has NAME in its name or
 its platform's, torch on its GPU where it has one, else on the CPU. Weights are
 random, pictures noise. Times are medians of calls with the device idle before
 and after each; those of layers of many calls in a row. A table in Markdown goes
@@ -33,7 +33,7 @@ CASES = (("swin_t", 224, 64, "fp16"), ("swin_t", 224, 1, "fp16"),
          ("swin_v2_t", 256, 64, "fp16"), ("swin_v2_t", 256, 1, "fp16"),
          ("swin_v2_t_p2_w16", 256, 16, "fp16"),
          ("swin_t", 224, 64, "bf16"), ("swin_t", 224, 64, "fp32"))
-# batch 64: rows, in, out, further words of winattn-linear-bench
+# batch 64: rows, in, out, further words of winattn-tune
 LAYERS = [(64 * side * side, inside, outside, words)
           for side, channels in ((56, 96), (28, 192), (14, 384), (7, 768))
           for inside, outside, words in (
@@ -166,15 +166,14 @@ def time_linear(rows, inside, outside, options):
 
 def time_own_linear(options):
     words = [f"{r}x{i}x{o}{words}" for r, i, o, words in LAYERS]
-    command = [str(options.build / "bench/winattn-linear-bench"), "--dtype",
-               "fp16", "--seconds", str(options.seconds / 4)]
+    command = [str(options.build / "bench/winattn-tune"), "--own", "--dtype",
+               "fp16", "--seconds", str(10 * options.seconds * len(words))]
     if options.device:
         command += ["--device", options.device]
     text = subprocess.run(command + words, check=True, capture_output=True,
                           text=True).stdout
-    print(text.splitlines()[1], file=sys.stderr)
-    found = re.findall(r"^\S+ +\d+ +\d+ +\d+ +\w+ +([\d.]+) +([\d.]+) +"
-                       r"(\d+) +(\d+)%", text, re.MULTILINE)
+    found = re.findall(r"([\d.]+) us +plan's own choice +([\d.]+) TFLOP/s "
+                       r"copy ([\d.]+)", text)
     assert len(found) == len(LAYERS), text
     return found
 
@@ -187,7 +186,7 @@ def compare_layers(options):
         theirs = time_linear(*layer[:3], options)
         what = layer[3].replace(":bias", "").replace(":", ", ")
         print(f"| {layer[0]} x {layer[1]} x {layer[2]}{what} | {own[0]} | "
-              f"{own[1]} | {own[3]} % | {theirs:.1f} |", flush=True)
+              f"{own[1]} | {own[2]} | {theirs:.1f} |", flush=True)
 
 
 def main():

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Collects the planner's shapes and their neighbours. */
+ * Holds shapes, and finds their neighbours. */
 #include "tune/candidates.h"
 
 #include <math.h>
@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "kit/shapes.h"
-#include "plan/tuning.h"
 
 #define SHAPE_SIZE 128
 #define MOST_NUMBERS 15
@@ -21,15 +19,13 @@ void candidates_free(candidates *c)
     c->count = c->room = 0;
 }
 
-static void append(candidates *c, const wa_tuned_shape *shape, double cost)
+void candidates_append(candidates *c, const wa_tuned_shape *shape, double cost)
 {
     if (c->count == c->room) {
         const size_t room = c->room ? 2 * c->room : 1024;
         candidate *all = realloc(c->all, room * sizeof *all);
-        if (!all) {
-            c->overflowed = true;
+        if (!all)
             return;
-        }
         c->all = all;
         c->room = room;
     }
@@ -46,14 +42,7 @@ void candidates_add(candidates *c, const wa_tuned_shape *shape, double cost)
         if (strcmp(text, other) == 0)
             return;
     }
-    append(c, shape, cost);
-}
-
-/* ---- The planner's ---- */
-
-static void collect(void *data, const wa_tuned_shape *shape, double cost)
-{
-    append(data, shape, cost);
+    candidates_append(c, shape, cost);
 }
 
 static int by_cost(const void *a, const void *b)
@@ -63,56 +52,13 @@ static int by_cost(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void candidates_collect(candidates *c)
+void candidates_sort(candidates *c)
 {
-    wa_tuned built_in;
-    visit_shapes(c->kernel, c->problem, c->device, collect, c);
-    if (wa_find_tuned(c->kernel, c->problem, c->device, 0, &built_in))
-        append(c, &built_in.shape, 0);
     if (c->count > 0)
         qsort(c->all, c->count, sizeof *c->all, by_cost);
 }
 
 /* ---- Neighbours ---- */
-
-/* No larger than the problem, and of whole waves. */
-static bool is_sensible(const candidates *c, uint32_t block_rows,
-                        uint32_t block_keys, uint32_t team)
-{
-    const uint32_t wave = c->device->wave > 0 ? c->device->wave : 1;
-    return block_rows <= c->problem->queries &&
-           block_keys <= c->problem->keys && team % wave == 0;
-}
-
-static bool is_legal(const candidates *c, const wa_tuned_shape *s)
-{
-    const wa_local_shape *l = &s->local_forward;
-    const wa_matrix_shape *m = &s->matrix_forward;
-    const wa_gradient_shape *g = &s->local_backward.fused;
-    const wa_matrix_gradient_shape *b = &s->matrix_backward;
-    const bool has_score_bias = wa_problem_has_score_bias(c->problem);
-    bool sensible;
-    wa_plan plan;
-    switch (c->kernel) {
-    case WA_LOCAL_FORWARD:
-        sensible = is_sensible(c, l->block_rows, l->block_keys, l->team);
-        break;
-    case WA_MATRIX_FORWARD:
-        sensible = is_sensible(c, m->block_rows, m->block_keys, 0) &&
-                   (has_score_bias || m->bias_cache == 0);
-        break;
-    case WA_LOCAL_BACKWARD:
-        sensible = is_sensible(c, g->block_rows, g->block_keys, g->team);
-        break;
-    default:
-        sensible = is_sensible(c, b->block_rows, b->block_keys, 0) &&
-                   is_sensible(c, b->keys.block_rows, b->keys.block_keys, 0) &&
-                   (has_score_bias ||
-                    (b->bias_cache == 0 && b->keys.bias_cache == 0));
-    }
-    wa_plan_begin(WA_FORWARD, &plan);
-    return sensible && plan_shape(c->kernel, c->problem, c->device, s, &plan);
-}
 
 /* The shape with number `at` changed. */
 static bool changed(const candidates *c, const unsigned long *numbers,
@@ -126,7 +72,8 @@ static bool changed(const candidates *c, const unsigned long *numbers,
     return wa_tuned_shape_parse(c->kernel, text, shape);
 }
 
-void candidates_follow(candidates *c, size_t of)
+void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
+                       const void *data)
 {
     /* one more or less of what is counted, of tiles and of waves */
     static const unsigned long steps[] = {1, 8, 16, 32};
@@ -152,7 +99,7 @@ void candidates_follow(candidates *c, size_t of)
         for (size_t i = 0; i < many; i++) {
             wa_tuned_shape shape;
             if (changed(c, numbers, count, at, others[i], &shape) &&
-                is_legal(c, &shape))
+                is_legal(data, &shape))
                 candidates_add(c, &shape, NAN);
         }
     }

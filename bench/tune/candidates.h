@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The shapes of a kernel that winattn-tune may measure. It calls the rooms
- * behind the public interface, for the planners' models and refusals. */
+ * The shapes of a kernel that winattn-tune may measure. */
 #ifndef BENCH_CANDIDATES_H
 #define BENCH_CANDIDATES_H
 
@@ -11,30 +10,31 @@ typedef struct candidate {
     double cost;       /* of the planner's model; 0: measured; NaN: unknown */
     bool tried;        /* measured, or found not to work */
     double seconds;    /* of a call; INFINITY: it does not work */
-    double error;      /* see accuracy_error */
+    double error;      /* see subject */
     bool has_followed; /* its neighbours are candidates too */
 } candidate;
 
 typedef struct candidates {
     wa_tuned_kernel kernel;
-    const wa_problem *problem;
-    const wa_device *device;
     candidate *all;
     size_t count, room;
-    bool overflowed; /* memory did not suffice for some */
 } candidates;
 
 void candidates_free(candidates *c);
 
+/* Whether it is there already or not; nothing where memory does not suffice.
+ */
+void candidates_append(candidates *c, const wa_tuned_shape *shape,
+                       double cost);
 /* Not if it is there already. */
 void candidates_add(candidates *c, const wa_tuned_shape *shape, double cost);
+void candidates_sort(candidates *c);
 
-/* The built-in row's shape, if there is one, and all that the planner chooses
- * from, cheapest first. */
-void candidates_collect(candidates *c);
+typedef bool candidates_filter(const void *data, const wa_tuned_shape *shape);
 
-/* Those that differ in one number from the `of`-th, as far as kernel and
- * device allow them. */
-void candidates_follow(candidates *c, size_t of);
+/* Those that differ in one number from the `of`-th, as far as `is_legal` has
+ * them. */
+void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
+                       const void *data);
 
 #endif

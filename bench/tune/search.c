@@ -7,10 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "measure/accuracy.h"
-
-/* Window-heads that are compared with the oracle. */
-#define SAMPLES 4
 /* Of a candidate, at most. */
 #define TRIAL_SECONDS 0.05
 #define FINALISTS 3
@@ -19,79 +15,60 @@
 #define PLANNED_PART 0.4
 #define SEARCH_PART 0.8
 
-winattn_status search_open(const workload *w, bench_call *call)
-{
-    const winattn_status status =
-        call_open(w->device, &w->c,
-                  w->pass == BENCH_FORWARD ? WINATTN_PASS_FORWARD
-                                           : WINATTN_PASS_BACKWARD,
-                  call);
-    call->w = w;
-    return status;
-}
-
-double search_error(const workload *w, bench_call *call)
-{
-    if (!workload_poison(w) ||
-        call_pass[w->pass](call, 0) != WINATTN_SUCCESS ||
-        clFinish(w->device->queue) != CL_SUCCESS)
-        return NAN;
-    return accuracy_error(w, accuracy_all(&w->c), SAMPLES);
-}
-
-void search_print_row(const search *s, const candidate *one, char *text,
+void search_print_row(const subject *s, const candidate *one, char *text,
                       size_t size)
 {
-    const wa_tuned_row row = wa_tuned_row_of(s->found.kernel, s->found.problem,
-                                             s->found.device, &one->shape);
+    const wa_tuned_row row = s->row_of(s, &one->shape);
     wa_tuned_row_print(&row, text, size);
+}
+
+void search_print_time(const subject *s, const char *name, double seconds,
+                       double error)
+{
+    printf("%10.1f us  %-36s %7.2f TFLOP/s copy %.3f error %.1e",
+           seconds * 1e6, name, s->operations / seconds * 1e-12,
+           s->bytes / seconds / s->device->copy_bandwidth, error);
 }
 
 /* ---- One candidate ---- */
 
-/* A plan that takes the candidate's row; false, with the reason, if it does
- * not. The row stays loaded. */
-static bool open_with_row(const search *s, const candidate *one,
-                          bench_call *call, char *why, size_t size)
+/* A plan that takes the candidate's row; NULL, with the reason, if it does
+ * not. */
+static void *open_with_row(const subject *s, const candidate *one, char *why,
+                           size_t size)
 {
-    const bool forward = s->w->pass == BENCH_FORWARD;
-    char row[WA_ROW_TEXT_SIZE], reason[WA_REASON_SIZE];
+    char row[WA_ROW_TEXT_SIZE];
+    void *call = NULL;
     search_print_row(s, one, row, sizeof row);
     winattn_load_tuning(NULL);
-    memset(call, 0, sizeof *call);
-    if (winattn_load_tuning(row) != WINATTN_SUCCESS ||
-        search_open(s->w, call) != WINATTN_SUCCESS) {
+    if (winattn_load_tuning(row) == WINATTN_SUCCESS)
+        call = s->open(s);
+    winattn_load_tuning(NULL);
+    if (!call) {
         snprintf(why, size, "%s", winattn_last_reason());
-        return false;
+    } else if (!s->takes_row(s, call, why, size)) {
+        s->close(call);
+        call = NULL;
     }
-    call_described(call->plan,
-                   forward ? "reason: " : "backward reason: ", reason,
-                   sizeof reason);
-    if (strstr(reason, "row that was loaded"))
-        return true;
-    call_described(call->plan,
-                   forward ? "measured shape not taken: "
-                           : "backward measured shape not taken: ",
-                   why, size);
-    return false;
+    return call;
 }
 
 /* Measures it and prints a line. */
-static void try_one(search *s, candidate *one, double seconds)
+static void try_one(search *found, candidate *one, double seconds)
 {
-    const workload *w = s->w;
+    const subject *s = found->of;
     char shape[128], why[WA_REASON_SIZE] = "";
-    bench_call call;
-    wa_tuned_shape_print(s->found.kernel, &one->shape, shape, sizeof shape);
+    wa_tuned_shape_print(s->kernel, &one->shape, shape, sizeof shape);
     one->tried = true;
     one->seconds = INFINITY;
-    if (open_with_row(s, one, &call, why, sizeof why)) {
-        one->error = search_error(w, &call);
-        if (!(one->error <= s->allowed_error)) {
+    void *call = open_with_row(s, one, why, sizeof why);
+    if (call) {
+        one->error = s->error(s, call);
+        if (!(one->error <= found->allowed_error)) {
             snprintf(why, sizeof why, "wrong: error %.1e", one->error);
         } else {
             const double time =
-                measure_calls(w->device, call_pass[w->pass], &call, seconds);
+                measure_calls(s->device, s->enqueue, call, seconds);
             if (time > 0)
                 one->seconds = time;
             else
@@ -99,20 +76,17 @@ static void try_one(search *s, candidate *one, double seconds)
                          winattn_last_reason());
         }
     }
-    call_close(&call);
-    winattn_load_tuning(NULL);
-    /* of shapes that the planner did not consider there is none */
-    char cost[32] = "";
-    if (!isnan(one->cost))
-        snprintf(cost, sizeof cost, " cost %.3f", one->cost);
-    if (isinf(one->seconds))
-        printf("%10s     %-40s %s\n", "-", shape, why);
-    else
-        printf("%10.1f us  %-40s copy %.3f error %.1e%s\n", one->seconds * 1e6,
-               shape,
-               workload_bytes(&w->c, w->pass) / one->seconds /
-                   w->device->copy_bandwidth,
-               one->error, cost);
+    s->close(call);
+    if (isinf(one->seconds)) {
+        printf("%10s     %-36s %s\n", "-", shape, why);
+    } else {
+        search_print_time(s, shape, one->seconds, one->error);
+        /* of shapes that the planner did not consider there is none */
+        if (isnan(one->cost))
+            printf("\n");
+        else
+            printf(" cost %.3f\n", one->cost);
+    }
     fflush(stdout);
 }
 
@@ -194,6 +168,12 @@ static size_t find_fastest(search *s, candidate *fastest[FINALISTS])
     return count;
 }
 
+static bool is_legal(const void *data, const wa_tuned_shape *shape)
+{
+    const subject *s = data;
+    return s->is_legal(s, shape);
+}
+
 /* Neighbours of the fastest, as long as that leads on; then of the next. */
 static void try_neighbours(search *s, double until, double trial)
 {
@@ -206,7 +186,8 @@ static void try_neighbours(search *s, double until, double trial)
         while (i < many && fastest[i]->has_followed)
             i++;
         if (i < many && (i == 0 || at == s->found.count))
-            candidates_follow(&s->found, (size_t)(fastest[i] - s->found.all));
+            candidates_follow(&s->found, (size_t)(fastest[i] - s->found.all),
+                              is_legal, s->of);
         else if (at < s->found.count)
             try_one(s, &s->found.all[at], trial);
         else if ((at = next_untried(s, 0)) == s->found.count)
@@ -230,28 +211,24 @@ void search_widely(search *s, double seconds)
 
 /* ---- The winner ---- */
 
-bool search_compare(const search *s, const candidate *one, double seconds,
+bool search_compare(const search *found, const candidate *one, double seconds,
                     verdict_times *times)
 {
-    const workload *w = s->w;
+    const subject *s = found->of;
     char why[WA_REASON_SIZE] = "";
     double *to[2] = {times->with_row, times->without};
-    bench_call calls[2];
-    bool good = open_with_row(s, one, &calls[0], why, sizeof why);
-    winattn_load_tuning(NULL);
-    const winattn_status status = search_open(w, &calls[1]);
-    good = good && status == WINATTN_SUCCESS;
+    void *calls[2] = {open_with_row(s, one, why, sizeof why), s->open(s)};
+    bool good = calls[0] && calls[1];
     for (int turn = 0; good && turn < VERDICT_TURNS; turn++)
         for (int i = 0; i < 2; i++) {
-            to[i][turn] =
-                measure_calls(w->device, call_pass[w->pass], &calls[i],
-                              seconds / (2 * VERDICT_TURNS));
+            to[i][turn] = measure_calls(s->device, s->enqueue, calls[i],
+                                        seconds / (2 * VERDICT_TURNS));
             good = good && to[i][turn] > 0;
         }
     if (!good)
         fprintf(stderr, "the best shape cannot be compared: %s %s\n", why,
                 winattn_last_reason());
-    call_close(&calls[0]);
-    call_close(&calls[1]);
+    s->close(calls[0]);
+    s->close(calls[1]);
     return good;
 }

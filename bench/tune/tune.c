@@ -11,9 +11,10 @@
 #include "kit/run.h"
 #include "measure/output.h"
 #include "session/session.h"
+#include "tune/attention.h"
 #include "tune/search.h"
 #ifdef BENCH_HAS_MODELS
-#include "tune/layer_tune.h"
+#include "tune/layer_subject.h"
 #endif
 
 #ifdef _WIN32
@@ -22,7 +23,9 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define MOST_DEVICES 64
-/* Of the time for a case, for the comparison with the plan's own choice. */
+/* Of the time for a case, for the plan's own choice, and for the comparison
+ * with it. */
+#define OWN_PART 0.05
 #define COMPARED_PART 0.15
 /* Results of a candidate may be off by what is promised for gradients, or
  * somewhat more than those of the plan's own choice. */
@@ -39,6 +42,7 @@ typedef struct settings {
     bench_pass pass;
     int tier;
     int dtype; /* of cases that name none */
+    bool only_own;
     const char *output;
     const char *texts[MOST_TEXTS]; /* cases, and shapes before them */
     size_t text_count, case_count;
@@ -73,6 +77,9 @@ static void usage(FILE *to)
         "                      does not say\n"
         "  --output FILE       rows are appended to FILE, else printed last\n"
         "  --gain PERCENT      that a row must be faster, 3 by default\n"
+        "  --own               only times the plan's own choice, with the "
+        "rows\n"
+        "                      of WINATTN_TUNING\n"
         "\n"
         "SHAPEs before a CASE, numbers with colons between them, are "
         "measured\n"
@@ -159,7 +166,9 @@ static options_result read_settings(int count, char **texts, settings *o)
             usage(stdout);
             return OPTIONS_HELP;
         }
-        if (text[0] == '-') {
+        if (strcmp(text, "--own") == 0) {
+            o->only_own = true;
+        } else if (text[0] == '-') {
             if (i + 1 == count) {
                 fprintf(stderr, "%s wants a value\n", text);
                 return OPTIONS_WRONG;
@@ -202,56 +211,25 @@ static bool read_case(const settings *o, const char *text, bench_case *b)
     return true;
 }
 
-/* ---- One case ---- */
-
-/* The kernel that has so many numbers in its shapes. */
-static wa_tuned_kernel kernel_of_shape(const char *text, bench_pass pass)
-{
-    size_t colons = 0;
-    for (; *text; text++)
-        colons += *text == ':';
-    const bool matrix = colons == 6 || colons == 14;
-    return pass == BENCH_FORWARD
-               ? (matrix ? WA_MATRIX_FORWARD : WA_LOCAL_FORWARD)
-               : (matrix ? WA_MATRIX_BACKWARD : WA_LOCAL_BACKWARD);
-}
-
-/* The kernel that the plan took; false if it has no rows. */
-static bool kernel_of_plan(const winattn_plan *plan, bench_pass pass,
-                           wa_tuned_kernel *kernel)
-{
-    const bool forward = pass == BENCH_FORWARD;
-    char tier[16];
-    call_described(plan, forward ? "tier: " : "backward tier: ", tier,
-                   sizeof tier);
-    if (strcmp(tier, "matrix") == 0)
-        *kernel = forward ? WA_MATRIX_FORWARD : WA_MATRIX_BACKWARD;
-    else if (strcmp(tier, "local") == 0)
-        *kernel = forward ? WA_LOCAL_FORWARD : WA_LOCAL_BACKWARD;
-    else
-        printf("  the plan takes tier %s, which has nothing to tune\n", tier);
-    return strcmp(tier, "cpu") != 0;
-}
+/* ---- One subject ---- */
 
 /* The winner's row, if it is worth one. */
-static bool report(const job *j, const search *s)
+static bool report(const job *j, const search *s, double seconds)
 {
     const candidate *best = search_best(s);
-    char what[512], row[WA_ROW_TEXT_SIZE];
+    char row[WA_ROW_TEXT_SIZE];
     verdict_times times;
     if (!best) {
         printf("  no other shape works\n");
         return true;
     }
-    if (!search_compare(s, best, COMPARED_PART * j->seconds, &times))
+    if (!search_compare(s, best, COMPARED_PART * seconds, &times))
         return true;
-    snprintf(what, sizeof what, "%.400s, %s, %s", j->text,
-             option_passes[s->w->pass], option_dtypes[s->w->c.dtype]);
-    search_print_row(s, best, row, sizeof row);
+    search_print_row(s->of, best, row, sizeof row);
     const verdict_job verdict = {.device = j->device,
                                  .output = j->o->output,
                                  .gain = j->o->gain,
-                                 .what = what};
+                                 .what = s->of->what};
     return verdict_report(stdout, &verdict, &times, row);
 }
 
@@ -259,7 +237,7 @@ static void try_shapes(const job *j, search *s)
 {
     for (size_t i = 0; i < j->shape_count; i++) {
         wa_tuned_shape shape;
-        if (wa_tuned_shape_parse(s->found.kernel, j->shapes[i], &shape))
+        if (wa_tuned_shape_parse(s->of->kernel, j->shapes[i], &shape))
             candidates_add(&s->found, &shape, NAN);
         else
             printf("  no shape of the kernel: %s\n", j->shapes[i]);
@@ -267,94 +245,113 @@ static void try_shapes(const job *j, search *s)
     search_all(s);
 }
 
-/* With a workload, and the plan's own choice for it. */
-static bool tune(const job *j, wa_tuned_kernel kernel, const workload *w,
-                 bench_call *own)
+/* What a plan takes by itself: its error, and its time for a while. */
+static bool time_own(const subject *s, double seconds, double *error)
 {
-    const double start = now_seconds();
-    const double own_error = search_error(w, own);
-    wa_problem problem;
-    if (!(own_error < ABSURD_ERROR)) {
+    void *own = s->open(s);
+    *error = own ? s->error(s, own) : (double)NAN;
+    const bool right = *error < ABSURD_ERROR;
+    const double time =
+        right ? measure_calls(s->device, s->enqueue, own, seconds) : 0;
+    if (!own)
+        printf("  %s\n", winattn_last_reason());
+    else if (!right)
         printf("  the plan's own choice is wrong (error %.1e): please report "
                "it\n",
-               own_error);
+               *error);
+    else if (!(time > 0))
+        printf("  a call failed: %s\n", winattn_last_reason());
+    s->close(own);
+    if (!(time > 0))
         return false;
-    }
-    if (wa_problem_read(&w->desc, &problem) != WINATTN_SUCCESS) {
-        printf("  %s\n", winattn_last_reason());
+    search_print_time(s, "plan's own choice", time, *error);
+    printf("\n");
+    return true;
+}
+
+static bool tune(const job *j, const subject *s, double seconds)
+{
+    const double start = now_seconds();
+    double own_error;
+    if (!time_own(s, OWN_PART * seconds, &own_error))
         return false;
-    }
-    search s = {.w = w,
-                .found = {.kernel = kernel,
-                          .problem = &problem,
-                          .device = j->capabilities},
-                .allowed_error = fmax(2 * promised_error(w->c.dtype),
-                                      WORSE_ERROR * own_error)};
+    if (j->o->only_own)
+        return true;
+    search found = {.of = s,
+                    .found = {.kernel = s->kernel},
+                    .allowed_error =
+                        fmax(2 * s->promised, WORSE_ERROR * own_error)};
     if (j->shape_count > 0) {
-        try_shapes(j, &s);
+        try_shapes(j, &found);
     } else {
-        candidates_collect(&s.found);
-        printf("  %zu shapes\n", s.found.count);
-        search_widely(&s, (1 - COMPARED_PART) * j->seconds -
-                              (now_seconds() - start));
+        s->collect(s, &found.found);
+        printf("  %zu shapes\n", found.found.count);
+        search_widely(&found,
+                      (1 - COMPARED_PART) * seconds - (now_seconds() - start));
     }
-    const bool good = report(j, &s);
-    candidates_free(&s.found);
+    const bool good = report(j, &found, seconds);
+    candidates_free(&found.found);
     return good;
 }
 
 static bool tune_case(const job *j)
 {
     bench_case b;
-    bench_call own;
-    workload w;
-    wa_tuned_kernel kernel = WA_LOCAL_FORWARD;
-    bool good = false;
+    attention a;
+    char what[SUBJECT_WHAT_SIZE];
     if (!read_case(j->o, j->text, &b))
         return false;
     const bench_pass pass = !b.names_pass ? j->o->pass
                             : b.backward  ? BENCH_BACKWARD
                                           : BENCH_FORWARD;
-    if (j->shape_count > 0) {
-        kernel = kernel_of_shape(j->shapes[0], pass);
-        b.c.tier = kernel == WA_MATRIX_FORWARD || kernel == WA_MATRIX_BACKWARD
-                       ? WINATTN_TIER_MATRIX
-                       : WINATTN_TIER_LOCAL;
-    }
-    printf("%s, %s, %s\n", j->text, option_passes[pass],
-           option_dtypes[b.c.dtype]);
-    if (!workload_create(j->device, &b.c, pass, MOST_SETS, &w)) {
-        printf("  the device's memory does not suffice\n");
-        return false;
-    }
-    if (search_open(&w, &own) != WINATTN_SUCCESS ||
-        (pass == BENCH_BACKWARD &&
-         call_provide_outputs(&w, w.sets) != WINATTN_SUCCESS))
-        printf("  %s\n", winattn_last_reason());
-    else if (j->shape_count > 0 || kernel_of_plan(own.plan, pass, &kernel))
-        good = tune(j, kernel, &w, &own);
-    call_close(&own);
-    workload_release(&w);
+    snprintf(what, sizeof what, "%.400s, %s, %s", j->text, option_passes[pass],
+             option_dtypes[b.c.dtype]);
+    printf("%s\n", what);
+    bool good = attention_open(&a, j->device, j->capabilities, &b.c, pass,
+                               j->shape_count > 0 ? j->shapes[0] : NULL);
+    memcpy(a.s.what, what, sizeof what);
+    good = good && tune(j, &a.s, j->seconds);
+    attention_close(&a);
     return good;
 }
 
 /* ---- Linear layers ---- */
 
 #ifdef BENCH_HAS_MODELS
-static bool is_layer(const char *text) { return layer_count(text) > 0; }
+static bool is_layer(const char *text)
+{
+    bench_layer layers[MOST_LAYERS];
+    return layers_read(text, layers) > 0;
+}
+
+static bool tune_layer(const job *j, const bench_layer *l, double seconds)
+{
+    layer_subject a;
+    printf("%s, %llu x %u x %u\n", l->name, l->rows, l->in, l->out);
+    bool good = layer_subject_open(&a, j->device, j->capabilities, l,
+                                   (winattn_dtype)j->o->dtype,
+                                   (winattn_tier)j->o->tier);
+    snprintf(a.s.what, sizeof a.s.what, "%.200s, %llu rows, %s", l->name,
+             l->rows, option_dtypes[j->o->dtype]);
+    good = good && tune(j, &a.s, seconds);
+    layer_subject_close(&a);
+    return good;
+}
 
 static bool tune_layers(const job *j)
 {
-    const layer_job layers = {.device = j->device,
-                              .capabilities = j->capabilities,
-                              .dtype = (winattn_dtype)j->o->dtype,
-                              .tier = (winattn_tier)j->o->tier,
-                              .gain = j->o->gain,
-                              .seconds = j->seconds,
-                              .output = j->o->output,
-                              .shapes = j->shapes,
-                              .shape_count = j->shape_count};
-    return layer_tune(&layers, j->text);
+    bench_layer layers[MOST_LAYERS];
+    winattn_programs *programs = NULL; /* layers have kernels in common */
+    const int count = layers_read(j->text, layers);
+    const double end = now_seconds() + j->seconds;
+    bool good = winattn_programs_create(j->device->context, j->device->id,
+                                        &programs) == WINATTN_SUCCESS;
+    for (int i = 0; i < count; i++)
+        good = tune_layer(j, &layers[i],
+                          fmax(end - now_seconds(), 0) / (count - i)) &&
+               good;
+    winattn_programs_destroy(programs);
+    return good;
 }
 #else
 static bool is_layer(const char *text)
@@ -424,7 +421,8 @@ int main(int count, char **texts)
     if (read != OPTIONS_GOOD)
         return output_end(stdout, stderr, read == OPTIONS_HELP ? 0 : 2);
     /* rows that the user has, and compiled kernels of a moment, stay apart */
-    setenv("WINATTN_TUNING", "", 1);
+    if (!o.only_own)
+        setenv("WINATTN_TUNING", "", 1);
     winattn_set_cache_dir("");
     const int chosen =
         choose_device(&o, ids, names, device_list(ids, names, MOST_DEVICES));

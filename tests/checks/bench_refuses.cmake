@@ -3,7 +3,7 @@
 # case without a result, or output that is lost, for a success; what the tuner
 # says can be understood.
 #   cmake -DBENCH=winattn-bench -DTUNE=winattn-tune -DINFO=winattn-info
-#       [-DLINEAR=winattn-linear-bench] -DFOLDER=scratch -P bench_refuses.cmake
+#       -DFOLDER=scratch -P bench_refuses.cmake
 
 # Runs a program, which must exit with `code` and say what matches `says`.
 function(expect code says)
@@ -75,7 +75,4 @@ if(EXISTS /dev/full)
         --gain -100 --output /dev/full ${tuned})
     expect_loss(1 ${tune} --gain -100 ${tuned})
     expect_loss(1 ${INFO} Portable)
-    if(LINEAR)
-        expect_loss(1 ${LINEAR} --device Portable 4x8x8)
-    endif()
 endif()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Linear layers that are timed. */
-#include "models/layer.h"
+#include "tune/layer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A linear layer of winattn_models that is tuned. */
+#ifndef BENCH_LAYER_SUBJECT_H
+#define BENCH_LAYER_SUBJECT_H
+
+#include "tune/layer.h"
+#include "tune/subject.h"
+
+#define MOST_LAYERS 32
+
+typedef struct layer_subject {
+    subject s; /* the first member: where it is, the rest is */
+    const bench_layer *l;
+    layer_run run; /* the tensors of all calls */
+    winattn_linear_plan *own;
+    wa_linear_kernel_id id; /* of the plan, that such calls take */
+    winattn_linear_desc desc;
+} layer_subject;
+
+/* Is it a layer, or the name of a model's? How many layers, 0: no. */
+int layers_read(const char *text, bench_layer layers[MOST_LAYERS]);
+
+/* Of the kernel that the layer's plan takes. False, said on stdout, if there
+ * is none; to be closed all the same. */
+bool layer_subject_open(layer_subject *a, const bench_device *device,
+                        const wa_device *capabilities, const bench_layer *l,
+                        winattn_dtype dtype, winattn_tier tier);
+void layer_subject_close(layer_subject *a);
+
+#endif

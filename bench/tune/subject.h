@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is tuned: a pass of attention (attention.c) or a linear layer
+ * (layer_subject.c), as the search sees it. All plans are made through the
+ * public interface, with a candidate as a row of the tuning table: what counts
+ * is what users get. */
+#ifndef BENCH_SUBJECT_H
+#define BENCH_SUBJECT_H
+
+#include "measure/measure.h"
+#include "tune/candidates.h"
+
+#define SUBJECT_WHAT_SIZE 512
+
+typedef struct subject subject;
+struct subject {
+    const bench_device *device;
+    const wa_device *capabilities; /* of the device, as planners see them */
+    wa_tuned_kernel kernel;        /* whose shapes are tried */
+    char what[SUBJECT_WHAT_SIZE];  /* in words */
+    double bytes, operations;      /* of a call */
+    double promised;               /* error */
+
+    /* A plan and what its calls need; NULL, with winattn_last_reason. */
+    void *(*open)(const subject *s);
+    void (*close)(void *call);
+    bench_enqueue *enqueue; /* of what open makes */
+    /* Does it take a row that was loaded? Else why not. */
+    bool (*takes_row)(const subject *s, const void *call, char *why,
+                      size_t size);
+    /* The error of a call that must write everything; NaN: it failed. */
+    double (*error)(const subject *s, void *call);
+
+    wa_tuned_row (*row_of)(const subject *s, const wa_tuned_shape *shape);
+    /* Can the device have it, and is it no larger than the problem? */
+    bool (*is_legal)(const subject *s, const wa_tuned_shape *shape);
+    /* Those that a search starts with, the most promising first. */
+    void (*collect)(const subject *s, candidates *c);
+};
+
+#endif
