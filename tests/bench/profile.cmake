@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Does bench/profile write down a launch, make PTX of it that another driver
-# would take, and read the profiler's table? On the emulated H200:
+# Does bench/profile write down a launch, and make PTX of it that another driver
+# would take? On the emulated H200:
 #
 #   cmake -DCHECK=check -DRECORD=librecord.so -DTOOLS=bench/profile
 #       -DPYTHON=python3 -DFOLDER=folder -P profile.cmake
@@ -54,12 +54,3 @@ if(text MATCHES "%envreg|texmode_independent|\\.shared [^\n]*\\[[0-9]" OR
    NOT text MATCHES "mov\\.u64 [^\n]*, all_local_memory;")
     message(FATAL_ERROR "${FOLDER}/${kernel}.replay.ptx is not as it should be")
 endif()
-
-file(WRITE ${FOLDER}/table.csv
-    "\"Kernel Name\",\"k\"\n"
-    "\"Address\",\"Source\",\"# Samples\",\"Instructions Executed\","
-    "\"stall_wait\",\"stall_math\",\"stall_wait (Not Issued)\"\n"
-    "\"0\",\" MOV R1, R2\",\"30\",\"2000\",\"10\",\"20\",\"9\"\n"
-    "\"16\",\" @P1   FFMA R1, R2, R3, R4\",\"10\",\"500000\",\"10\",\"0\",\"9\"\n")
-expect("wait +50.0\n  math +50.0\n.*500000 +1 +0.50 +25.00\n.*500000 FFMA 1; under predicates 1\n.*MOV R1, R2 +math"
-    ${PYTHON} ${TOOLS}/stalls.py ${FOLDER}/table.csv 30)
