@@ -8,9 +8,7 @@
 
 #include "kit/workloads.h"
 
-#define MOST_COLUMNS 32
 #define LINE_SIZE 1024
-#define TEXT_SIZE 512
 
 void caselist_free(caselist *list)
 {
@@ -123,113 +121,17 @@ bool caselist_add_named(caselist *list, const char *name,
     return found;
 }
 
-/* ---- Files ---- */
-
-typedef struct csv_line {
-    char text[LINE_SIZE];
-    char *cell[MOST_COLUMNS];
-    size_t count;
-} csv_line;
-
-/* Cuts a line into cells, in place. */
-static bool split(csv_line *line)
+bool caselist_add(caselist *list, const char *text,
+                  char reason[CASELIST_REASON_SIZE])
 {
-    char *from = line->text, *to = line->text;
-    from[strcspn(from, "\r\n")] = 0;
-    line->count = 0;
-    for (;;) {
-        bool quoted = false;
-        if (line->count == MOST_COLUMNS)
-            return false;
-        line->cell[line->count++] = to;
-        for (; *from && (quoted || *from != ','); from++) {
-            if (*from != '"')
-                *to++ = *from;
-            else if (quoted && from[1] == '"')
-                *to++ = *from++;
-            else
-                quoted = !quoted;
-        }
-        const bool last = *from == 0;
-        from++;
-        *to++ = 0; /* never beyond the comma that was read */
-        if (last)
-            return !quoted;
-    }
-}
-
-static const char *cell_of(const csv_line *header, const csv_line *row,
-                           const char *column)
-{
-    for (size_t i = 0; i < header->count && i < row->count; i++)
-        if (strcmp(header->cell[i], column) == 0)
-            return row->cell[i];
-    return "";
-}
-
-static bool has_column(const csv_line *header, const char *column)
-{
-    return cell_of(header, header, column)[0] != 0;
-}
-
-static void add_field(char text[TEXT_SIZE], const char *name,
-                      const char *value)
-{
-    const size_t used = strlen(text);
-    snprintf(text + used, TEXT_SIZE - used, "%s%s=%s", used ? " " : "", name,
-             value);
-}
-
-/* The case_parse text of a row. */
-static void row_text(const csv_line *header, const csv_line *row,
-                     char text[TEXT_SIZE])
-{
-    static const struct {
-        const char *column, *field;
-    } renamed[] = {
-        {"batch", "windows"}, /* but of grids */
-        {"nq", "queries"},
-        {"nk", "keys"},
-        {"head_dim", "dim"},
-        {"name", NULL},
-        {"q_offset", "query_offset"},
-        {"scores", NULL},
-        {"notes", NULL},
-    };
-    const char *scores = cell_of(header, row, "scores");
-    const bool slides = strncmp(scores, "slid", 4) == 0;
-    const bool masks = atoi(cell_of(header, row, "mask_windows")) > 1;
-    text[0] = 0;
-    if (scores[0])
-        add_field(text, "variant", slides ? "sliding" : scores);
-    if (strcmp(scores, "cosine") == 0 && !has_column(header, "logit_scale"))
-        add_field(text, "logit_scale", "2.3"); /* ln 10, as models start */
-    if (!slides && !has_column(header, "bias"))
-        add_field(text, "bias", "same");
-    if (!has_column(header, "mask") && masks)
-        add_field(text, "mask",
-                  strstr(cell_of(header, row, "notes"), "random masks")
-                      ? "same"
-                      : "regions");
-    for (size_t i = 0; i < header->count && i < row->count; i++) {
-        const char *field = header->cell[i];
-        if (strcmp(field, "mask_windows") == 0 && !masks &&
-            !has_column(header, "mask"))
-            continue;
-        for (size_t j = 0; j < sizeof renamed / sizeof *renamed; j++)
-            if (field && strcmp(field, renamed[j].column) == 0 &&
-                !(j == 0 && has_column(header, "grid")))
-                field = renamed[j].field;
-        if (field && row->cell[i][0])
-            add_field(text, field, row->cell[i]);
-    }
+    return strchr(text, '=') ? caselist_add_text(list, NULL, text, reason)
+                             : caselist_add_named(list, text, reason);
 }
 
 bool caselist_add_file(caselist *list, const char *path,
                        char reason[CASELIST_REASON_SIZE])
 {
-    char text[TEXT_SIZE], detail[CASELIST_REASON_SIZE];
-    csv_line header = {.count = 0}, row = {.count = 0};
+    char line[LINE_SIZE], detail[CASELIST_REASON_SIZE] = "";
     const size_t before = list->count;
     unsigned number = 0;
     bool good = true;
@@ -238,31 +140,15 @@ bool caselist_add_file(caselist *list, const char *path,
         snprintf(reason, CASELIST_REASON_SIZE, "cannot open %.200s", path);
         return false;
     }
-    while (good && fgets(row.text, sizeof row.text, file)) {
+    while (good && fgets(line, sizeof line, file)) {
+        const size_t length = strcspn(line, "\r\n");
         number++;
-        snprintf(detail, sizeof detail,
-                 "a line that is too long or has "
-                 "too many cells or an open quote");
-        const bool whole = strchr(row.text, '\n') || feof(file);
-        if (whole && strspn(row.text, " \t\r\n") == strlen(row.text))
-            continue;
-        if (row.text[0] == '#')
-            continue;
-        good = whole && split(&row);
-        if (good && strcmp(row.cell[0], "name") == 0) {
-            header = row;
-            for (size_t i = 0; i < row.count; i++)
-                header.cell[i] = header.text + (row.cell[i] - row.text);
-        } else if (good && header.count == 0) {
-            snprintf(detail, sizeof detail,
-                     "no line before it that names the columns");
-            good = false;
-        } else if (good) {
-            row_text(&header, &row, text);
-            good = strlen(text) < sizeof text - 1 &&
-                   caselist_add_text(list, row.cell[0][0] ? row.cell[0] : NULL,
-                                     text, detail);
-        }
+        good = line[length] || feof(file);
+        line[length] = 0;
+        if (!good)
+            snprintf(detail, sizeof detail, "is too long");
+        else if (line[0] != '#' && strspn(line, " \t") != length)
+            good = caselist_add(list, line, detail);
     }
     if (!good)
         snprintf(reason, CASELIST_REASON_SIZE, "%.100s, line %u: %.180s", path,

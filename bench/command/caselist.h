@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The cases of a run: of the table, of the user's own, of CSV files. */
+ * The cases of a run: of the table, of the user's own, of files of these. */
 #ifndef BENCH_CASELIST_H
 #define BENCH_CASELIST_H
 
@@ -31,14 +31,10 @@ bool caselist_add_text(caselist *list, const char *name, const char *text,
 /* A row of kit/workloads, or `all` of them. */
 bool caselist_add_named(caselist *list, const char *name,
                         char reason[CASELIST_REASON_SIZE]);
-/* Lines of cells between commas, "quoted" if they hold one. A line that starts
- * with the cell `name` names the columns of those that follow: name, scores
- * (dot, cosine, slide), windows or (without a grid) batch, heads, kv_heads, nq
- * or queries, nk or keys, head_dim, mask_windows, q_offset, notes, and any
- * field of case_parse. dot and cosine have a bias, and where mask_windows is
- * above 1 a mask of regions (an additive one if the notes say "random masks"),
- * unless columns bias and mask say otherwise. Empty lines and # lines are
- * skipped. */
+/* The one or the other. */
+bool caselist_add(caselist *list, const char *text,
+                  char reason[CASELIST_REASON_SIZE]);
+/* Each line of a file, but for empty ones and those that start with #. */
 bool caselist_add_file(caselist *list, const char *path,
                        char reason[CASELIST_REASON_SIZE]);
 

@@ -75,8 +75,7 @@ static void usage(FILE *to)
         "the list,\n"
         "                       swin-t-map-b64, -full, -open, and -plain "
         "without shift\n"
-        "  --cases FILE         cases of a CSV file (see "
-        "bench/command/caselist.h)\n"
+        "  --cases FILE         the cases on the lines of a file\n"
         "  --dtype TYPE         fp32, fp16 or bf16; without --case and "
         "--cases\n"
         "                       bf16 is measured of one case unless asked "
@@ -124,9 +123,7 @@ static bool add_cases(options *o, const char *value, bool is_file)
 {
     char reason[CASELIST_REASON_SIZE];
     const bool good = is_file ? caselist_add_file(&o->cases, value, reason)
-                      : strchr(value, '=')
-                          ? caselist_add_text(&o->cases, NULL, value, reason)
-                          : caselist_add_named(&o->cases, value, reason);
+                              : caselist_add(&o->cases, value, reason);
     if (!good)
         fprintf(stderr, "%s\n", reason);
     return good;

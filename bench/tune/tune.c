@@ -194,9 +194,7 @@ static bool read_case(const settings *o, const char *text, bench_case *b)
 {
     char reason[CASELIST_REASON_SIZE];
     caselist list = {NULL, 0, 0};
-    const bool good = strchr(text, '=')
-                          ? caselist_add_text(&list, NULL, text, reason)
-                          : caselist_add_named(&list, text, reason);
+    const bool good = caselist_add(&list, text, reason);
     if (!good || list.count != 1) {
         fprintf(stderr, "%s\n", good ? "one case at a time" : reason);
         caselist_free(&list);

@@ -93,12 +93,7 @@ static void make_cases(void)
         write_text("cases", 100 + seed, text);
     }
     write_text("cases", 200,
-               "name,windows,heads,queries,keys,dim,dtype,bias,mask\n"
-               "a,4,1,8,8,8,fp32,none,none\n"
-               "\"b, c\",64,3,49,49,32,fp16,same,regions\n");
-    write_text("cases", 201,
-               "name,scores,batch,heads,nq,nk,head_dim,mask_windows,notes\n"
-               "# a comment\nx,cosine,4,1,8,8,8,2,random masks\n");
+               "# a comment\nswinir-720p\n\nwindows=4 variant=cosine\n");
 }
 
 int main(int count, char **arguments)
