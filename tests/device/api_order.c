@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * When calls are done and what outlives them: events, queues, launches cut
- * into pieces, the same bits each time. */
-#include <stdio.h>
-#include <stdlib.h>
+ * When calls are done and what outlives them: events and queues. */
 #include <string.h>
 
 #include "api.h"
 #include "kit/fixture.h"
-#include "kit/fragment_session.h"
-#include "kit/planned.h"
 
 static void no_windows(void **state)
 {
@@ -130,52 +125,6 @@ static void destroy_early(void **state)
     tear_down(&f);
 }
 
-/* A forward pass in launches of so many work tiles, or windows where
- * work-groups iterate over them. */
-static void run_in_pieces(const char *text, uint32_t units,
-                          cl_command_queue queue)
-{
-    const test_case c = parsed(text);
-    const demanded_plan demand = {.work_tiles_per_launch = units};
-    case_result result;
-    if (!planned_run(&device, queue, &c, &demand, &result) &&
-        !is_excused(&result))
-        fail_msg("%s in launches of %u: %s", text, units, result.failure);
-}
-
-static void pieces(void **state)
-{
-    (void)state;
-    static const char *const tiers[] = {"cpu", "local"};
-    const bool has_barriers = keeps_barriers();
-    for (int t = 0; t < (has_barriers ? 2 : 1); t++)
-        for (uint32_t units = 1; units < 40; units = units * 2 + 1) {
-            char text[128];
-            /* the mask follows the caller's window index */
-            snprintf(text, sizeof text,
-                     "tier=%s windows=5 heads=3 queries=20 bias=same "
-                     "mask=same mask_windows=3",
-                     tiers[t]);
-            run_in_pieces(text, units, device.queue);
-            if (device.unordered)
-                run_in_pieces(text, units, device.unordered);
-            snprintf(text, sizeof text,
-                     "tier=%s variant=sliding windows=2 queries=300 block=50 "
-                     "window_blocks=2",
-                     tiers[t]);
-            run_in_pieces(text, units, device.queue);
-        }
-    for (uint32_t windows = 1; windows < 8 && has_fragments(WINATTN_FP16);
-         windows = windows * 2 + 1) {
-        static const char *const text =
-            "tier=matrix dtype=fp16 windows=7 heads=2 queries=20 bias=same "
-            "mask=same mask_windows=3";
-        run_in_pieces(text, windows, device.queue);
-        if (device.unordered)
-            run_in_pieces(text, windows, device.unordered);
-    }
-}
-
 static void unordered_queue(void **state)
 {
     (void)state;
@@ -198,45 +147,9 @@ static void unordered_queue(void **state)
     tear_down(&f);
 }
 
-/* The same call twice gives the same bits. */
-static void repeatable(void **state)
-{
-    (void)state;
-    static const char *const cases[] = {
-        "tier=cpu windows=30 bias=same", "tier=local windows=30 bias=same",
-        "tier=local variant=sliding queries=400 block=50",
-        "tier=matrix dtype=fp16 queries=30 windows=5 bias=same"};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (parsed(cases[i]).tier == WINATTN_TIER_MATRIX &&
-            !has_fragments(WINATTN_FP16))
-            continue;
-        fixture f = set_up(cases[i]);
-        const int o = f.data->tensor[T_O].buffer;
-        const size_t size = f.data->buffer[o].size;
-        unsigned char *first = malloc(size), *again = malloc(size);
-        for (int round = 0; round < 5; round++) {
-            assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
-                                                     &f.forward, 0, NULL,
-                                                     NULL),
-                             WINATTN_SUCCESS);
-            clEnqueueReadBuffer(device.queue, f.buffers.mem[o], CL_TRUE, 0,
-                                size, round ? again : first, 0, NULL, NULL);
-            if (round)
-                assert_memory_equal(again, first, size);
-        }
-        free(first);
-        free(again);
-        tear_down(&f);
-    }
-}
-
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(no_windows),
-    cmocka_unit_test(nothing_is_kept),
-    cmocka_unit_test(sub_devices_are_held),
-    cmocka_unit_test(destroy_early),
-    cmocka_unit_test(pieces),
+    cmocka_unit_test(no_windows),           cmocka_unit_test(nothing_is_kept),
+    cmocka_unit_test(sub_devices_are_held), cmocka_unit_test(destroy_early),
     cmocka_unit_test(unordered_queue),
-    cmocka_unit_test(repeatable),
 };
 const test_group api_order = TEST_GROUP(NULL, tests);

@@ -50,12 +50,13 @@ static const struct {
     {PLAIN | SQUARE, "windows=4 heads=2 layout=packed"},
     {PLAIN, "windows=3 heads=2 layout=padded"},
     {PLAIN, "windows=2 heads=2 layout=misaligned"},
-    {PLAIN, "windows=3 heads=1 layout=aligned launch=2"},
+    {PLAIN, "windows=3 heads=1 layout=aligned launch=1"},
     {PLAIN | ADJACENT, "windows=2 heads=2 layout=strided"},
     {PLAIN, "windows=3 heads=2 layout=broadcast"},
     {PLAIN | SQUARE, "windows=2 heads=2 layout=interleaved"},
-    {PLAIN, "windows=5 heads=2 launch=2"},
+    {PLAIN, "windows=5 heads=2 launch=3"},
     {PLAIN | FORWARD, "windows=3 heads=4 kv_heads=2"},
+    {PLAIN, "windows=0 heads=1 accumulate=31"},
     /* what rows carry from window to window, where lse is not wanted */
     {PLAIN | FORWARD, "windows=12 heads=1 lse=0"},
     {PLAIN | FORWARD | SHORT, "windows=16 heads=1 lse=0 data=swinging"},
@@ -155,6 +156,7 @@ static const struct {
              "layout=padded"},
     {SLIDES, "queries=1 keys=37 block=1 window_blocks=20 query_offset=36 "
              "heads=4 kv_heads=2"},
+    {SLIDES, "queries=1 keys=1 block=1 heads=3"},
     {SLIDES, "queries=30 keys=8 block=4 window_blocks=1 heads=1"},
     {SLIDES, "queries=50 keys=20 block=13 first_block=40 heads=2 "
              "layout=tokens"},
@@ -187,7 +189,7 @@ static const struct {
     {BACKWARD | GRID, "map=122 roll=011 outputs=96 heads=2"},
     {BACKWARD | GRID, "map=122 roll=010 outputs=8 accumulate=8 heads=1"},
     {BACKWARD | GRID, "map=212 outputs=7 d_lse=1 heads=1"},
-    {GRID, "batch=0 accumulate=127"}, /* no windows */
+    {GRID, "batch=0 accumulate=127"},
     {BACKWARD | SLIDES, "queries=40 block=16 d_lse=1 accumulate=7 heads=1"},
     {BACKWARD | SLIDES, "queries=50 keys=60 block=9 window_blocks=2 sink=4 "
                         "query_offset=10 d_lse=1 accumulate=2 heads=2 "

@@ -87,6 +87,7 @@ static const char *const backward[] = {
 };
 TABLE(cpu_backward_programs, "backward", "windows", backward);
 
+#define BY_POSITION " pairs=1 only=1 | launch=1"
 static const char *const grid_gradients[] = {
     GRIDS,
     "given=1 grid=2 size=9x7 window=4x4 padding=hidden shift=1x2 mask=shift "
@@ -96,6 +97,25 @@ static const char *const grid_gradients[] = {
     /* more partial sums than one kernel adds up (TABLE_PARTIALS) */
     "windows=2 heads=4 queries=384 keys=384 table=16x24 bias=table_same dim=8 "
     "only=1",
+    /* pairs of a table that are found by position, as where a window is large:
+     * of one token, of one row, of a part of a window, of tables for larger
+     * windows */
+    "grid=2 size=6x3 window=1x1 bias=table_same pads=3 dim=4" BY_POSITION,
+    "grid=1 size=9 window=5 bias=table_fp32 pads=3 dim=4" BY_POSITION,
+    "grid=2 size=7x5 window=4x1 bias=table_same pads=3 dim=4" BY_POSITION,
+    "grid=2 size=9x10 window=4x4 shift=2x1 mask=shift bias=table_fp32 pads=3 "
+    "batch=2 dim=4" BY_POSITION,
+    "grid=3 size=5x6x7 window=2x3x4 bias=table_same pads=3 dim=4" BY_POSITION,
+    "grid=3 size=5x9x7 window=2x4x3 table=4x6x3 bias=table_fp32 pads=3 "
+    "dim=4" BY_POSITION,
+    "grid=3 size=5x9x7 window=2x4x3 table=4x4x5 sliced=1 bias=table_same "
+    "pads=3 dim=4" BY_POSITION,
+    "windows=5 queries=20 keys=31 table=6x6 sliced=1 bias=table_fp32 "
+    "dim=4" BY_POSITION,
+    "windows=3 queries=31 keys=2 table=3x4x3 sliced=1 bias=table_fp32 "
+    "dim=4" BY_POSITION,
+    "windows=2 heads=4 queries=384 keys=384 table=16x24 bias=table_same "
+    "dim=4" BY_POSITION,
     /* many windows */
     "grid=2 size=8x8 window=2x2 shift=1x1 mask=shift bias=table_fp32 dim=4 "
     "| size=60x98 batch=2",

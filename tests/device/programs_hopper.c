@@ -47,11 +47,18 @@ static const char *const forward[] = {
     "| queries=130 keys=300 block=50 first_block=20 sink=70 "
     "query_offset=170 window_blocks=2 heads=2 kv_heads=1 windows=1 "
     "| queries=200 block=30 data=steep windows=1 "
-    "| queries=150 block=30 data=nan layout=packed windows=1",
+    "| queries=150 block=30 data=nan layout=packed windows=1 "
+    /* a step of decoding, and the last one */
+    "| queries=64 keys=192 block=64 window_blocks=2 query_offset=128 heads=4 "
+    "kv_heads=2 | queries=8 keys=200 block=64 window_blocks=2 "
+    "query_offset=192 heads=4 kv_heads=2",
     "variant=sliding queries=200 dim=128 block=64" SLIDING
     "| queries=130 block=50 window_blocks=2 sink=10 sink_in_window=1 "
     "heads=2 windows=1 groups=1 layout=tokens | queries=70 keys=200 block=64 "
-    "query_offset=130 heads=4 kv_heads=2 windows=1",
+    "query_offset=130 heads=4 kv_heads=2 windows=1 "
+    "| queries=30 block=100 first_block=30 window_blocks=2 sink=70 heads=4 "
+    "kv_heads=2 windows=1 | queries=100 keys=330 block=100 first_block=30 "
+    "window_blocks=2 sink=70 query_offset=230 heads=4 kv_heads=2",
 };
 TABLE(hopper_forward_programs, "forward", forward);
 

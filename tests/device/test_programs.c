@@ -3,8 +3,9 @@
  * program: what differs at compile time, which is what costs time. Each is
  * built once, and computes some 10 to 40 cases that differ at run time only
  * (program_cases.c): sizes, layouts, scales, data, masks' values. A row whose
- * cases build more programs than it says fails, so that they stay cheap. A
- * failing case prints the call of `check` that replays it.
+ * cases build more programs than it says fails: a model that is given an image
+ * of another size compiles nothing. The first case gives the same bits each
+ * time. A failing case prints the call of `check` that replays it.
  *
  *   test_programs forward|backward TARGET PART EXTENT [FIRST [COUNT]]
  *   test_programs forward|backward TARGET random all [SEED [COUNT]]
@@ -139,6 +140,19 @@ static size_t run_others(const char *row, size_t number, const test_case *base,
     return failures;
 }
 
+/* The same bits each time, of a plan of the planner's; how many failed. */
+static size_t run_again(const test_case *c, const demand *d)
+{
+    char text[1024];
+    case_result result;
+    if (d->shape[0] || d->launch || d->groups || d->pairs ||
+        case_repeats(&device, c, 4, &result))
+        return 0;
+    demand_print(c, d, text, sizeof text);
+    printf("check '%s', again\n%s\n", text, result.failure);
+    return 1;
+}
+
 static void run_row(const char *row, size_t number, int dtype)
 {
     winattn_programs *keeps;
@@ -155,6 +169,7 @@ static void run_row(const char *row, size_t number, int dtype)
     if (run_one(&c, &d, true)) {
         const unsigned first = wa_programs_built();
         size_t failures = run_others(row, number, &base, &demanded);
+        failures += run_again(&c, &d);
         if (wa_programs_built() - first > more) {
             printf("row %zu, %s: its cases built %u programs more\n", number,
                    row, wa_programs_built() - first);

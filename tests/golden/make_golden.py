@@ -231,56 +231,7 @@ def gradients(case, variant, seed):
         save(case, "d" + name, leaf.grad)
 
 
-def training(case, seed):
-    """The loss of a small network of two residual layers, dot and cosine
-    window attention, over 50 steps of gradient descent."""
-    torch.manual_seed(seed)
-    windows, tokens, heads, dim, steps, rate = 4, 9, 2, 4, 50, 0.03
-    channels = heads * dim
-    x = torch.randn(windows, tokens, channels)
-    target = torch.randn(windows, tokens, channels)
-    weights = {
-        "qkv1": torch.randn(3 * channels, channels) / math.sqrt(channels),
-        "out1": torch.randn(channels, channels) / math.sqrt(channels),
-        "bias1": 0.1 * torch.randn(heads, tokens, tokens),
-        "qkv2": torch.randn(3 * channels, channels) / math.sqrt(channels),
-        "out2": torch.randn(channels, channels) / math.sqrt(channels),
-        "scale2": torch.tensor([1.0, 2.0]),
-    }
-    save(case, "x", x)
-    save(case, "target", target)
-    for name, weight in weights.items():
-        save(case, name, weight)
-        weight.requires_grad_()
-
-    def layer(y, qkv, out, attend):
-        q, k, v = F.linear(y, qkv).view(
-            windows, tokens, 3, heads, dim).permute(2, 0, 3, 1, 4)
-        o = torch.softmax(attend(q, k), -1) @ v
-        return y + F.linear(o.transpose(1, 2).reshape(y.shape), out)
-
-    def cosine(q, k):
-        scale = weights["scale2"].clamp(max=math.log(100)).exp()
-        return scale[:, None, None] * (
-            F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-1, -2))
-
-    losses = []
-    for _ in range(steps + 1):
-        y = layer(x, weights["qkv1"], weights["out1"], lambda q, k:
-                  0.5 * q @ k.transpose(-1, -2) + weights["bias1"])
-        y = layer(y, weights["qkv2"], weights["out2"], cosine)
-        loss = (y - target).square().mean()
-        losses.append(loss.detach())
-        loss.backward()
-        with torch.no_grad():
-            for weight in weights.values():
-                weight -= rate * weight.grad
-                weight.grad = None
-    save(case, "loss", torch.stack(losses))
-
-
 CASES = (
-    (training, "training", 8),
     (gradients, "gradients_dot", "dot", 5),
     (gradients, "gradients_cosine", "cosine", 6),
     (gradients, "gradients_sliding", "sliding", 7),

@@ -227,6 +227,13 @@ static bool is_own(const test_device *device, const wa_matrix_unit *unit)
                      own.matrix_unit == unit);
 }
 
+/* Several launches of a call may run beside each other, if nothing orders
+ * them. */
+static cl_command_queue queue_of(const test_device *device, const demand *d)
+{
+    return d->launch && device->unordered ? device->unordered : device->queue;
+}
+
 static bool run_forward(const test_device *device, const test_case *c,
                         const demand *d, case_result *result)
 {
@@ -244,7 +251,7 @@ static bool run_forward(const test_device *device, const test_case *c,
                        : is_own(device, d->unit) ? 0
                                                  : 1,
         .work_tiles_per_launch = (uint32_t)d->launch};
-    return planned_run(device, device->queue, c, &plan, result);
+    return planned_run(device, queue_of(device, d), c, &plan, result);
 }
 
 static bool run_backward(const test_device *device, const test_case *c,
@@ -263,7 +270,7 @@ static bool run_backward(const test_device *device, const test_case *c,
         .windows = (unsigned)d->launch,
         .registers = (uint32_t)d->registers,
         .finds_pairs = d->pairs != 0};
-    return planned_backward(device, device->queue, c, &plan, result);
+    return planned_backward(device, queue_of(device, d), c, &plan, result);
 }
 
 /* Has the plan of the public interface the kernel? */
