@@ -6,25 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coverage.h"
 #include "standin.h"
 
-/* So many launches of a call are followed; then the device is out of
- * resources. */
-#define MOST_LAUNCHES 40
 #define MOST_WAITS 2
 
 /* All that a call is made of. */
 typedef struct argument_set {
     const call_site *site;
-    int pass;
-    tensor_meaning meaning[TENSORS];
-    winattn_tensor at[TENSORS];
-    cl_mem
-        own[TENSORS + 2]; /* the buffers, one for the workspace, a wrong one */
-    winattn_tensor workspace;
-    size_t workspace_bytes;
-    cl_bitfield accumulate;
+    const call_kind *kind;
+    level_call call; /* without tensors */
+    slot_list slots; /* the last one is the workspace */
+    winattn_tensor at[MOST_SLOTS];
+    cl_mem own[MOST_SLOTS + 1]; /* the buffers, and a wrong one */
     cl_command_queue queue, used_queue, other_queue;
     bool out_of_order;
     cl_event events[MOST_WAITS];
@@ -40,62 +33,45 @@ typedef struct argument_set {
     bool too_large; /* a tensor has more bytes than a buffer can have */
 } argument_set;
 
-static tensor_role role_of(const argument_set *a, int id)
-{
-    return tensor_traits[id].role[a->pass];
-}
-
-static bool is_output(tensor_role role) { return role >= ROLE_OUTPUT; }
-
-/* Outputs that are added to are read, too; their bits are in this order. */
-static bool is_added_to(const argument_set *a, int id)
-{
-    return a->pass && id >= T_DQ && (a->accumulate >> (id - T_DQ) & 1) != 0;
-}
-
-/* What its buffer must not be. */
-static cl_mem_flags wrong_flags(const argument_set *a, int id)
-{
-    return !is_output(role_of(a, id)) ? CL_MEM_WRITE_ONLY
-           : is_added_to(a, id)       ? CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY
-                                      : CL_MEM_READ_ONLY;
-}
-
 /* ---- Right arguments ---- */
 
-/* Channels of the padding must be as far apart as those of k and v. */
-static bool fits_tokens(const argument_set *a, tensor_id pad, tensor_id tokens)
+static void give_buffer(random_state *r, argument_set *a, size_t i, wide size)
 {
-    const tensor_meaning *t = &a->meaning[pad];
-    return t->extent[AXIS_COLUMN] <= 1 ||
-           t->stride[AXIS_COLUMN] ==
-               meaning_of(a->site->desc, tokens).stride[AXIS_COLUMN];
-}
-
-static void give_tensor(random_state *r, argument_set *a, int id)
-{
-    const tensor_meaning *t = &a->meaning[id];
-    const tensor_role role = role_of(a, id);
-    const bool is_optional =
-        role == ROLE_INPUT_OR_NULL || role == ROLE_OUTPUT_OR_NULL;
-    cl_mem_flags flags = CL_MEM_READ_WRITE;
-    if (!t->is_used || role == ROLE_NONE || (is_optional && chance(r, 30)) ||
-        (id == T_PAD_K && !fits_tokens(a, T_PAD_K, T_K)) ||
-        (id == T_PAD_V && !fits_tokens(a, T_PAD_V, T_V)))
-        return;
-    a->at[id].offset = 16ull * below(r, 3) + below(r, 4) * t->element_bytes;
-    wide bytes = a->at[id].offset;
-    if (!t->is_empty)
-        bytes += (t->last + 1) * t->element_bytes;
+    const slot *s = &a->slots.all[i];
+    const cl_uint step = s->aligned > 1 ? s->aligned : 1;
     const wide most = a->site->address_bits == 32 ? UINT32_MAX : SIZE_MAX;
+    cl_mem_flags flags = CL_MEM_READ_WRITE;
+    a->at[i].offset = (cl_ulong)step * ONE_OF(r, 0, 0, 1, 2, 3, 16, 64);
+    wide bytes = a->at[i].offset + size;
     a->too_large = a->too_large || bytes > most;
     if (bytes > most)
         bytes = most;
-    if (chance(r, 50) && !is_added_to(a, id))
-        flags = is_output(role) ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY;
-    a->own[id] =
+    if (chance(r, 50) && s->is_read != s->is_written)
+        flags = s->is_written ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY;
+    a->own[i] =
         standin_buffer(a->site->context, flags, bytes ? (size_t)bytes : 1);
-    a->at[id].buffer = a->own[id];
+    a->at[i].buffer = a->own[i];
+}
+
+static void give_workspace(random_state *r, argument_set *a)
+{
+    const size_t i = a->slots.count++;
+    size_t size = 0;
+    bool is_sure = true;
+    a->kind->workspace_size(a->site->desc, a->site->plan, &a->call, &size,
+                            &is_sure);
+    const slot made = {.name = "workspace",
+                       .place = a->kind->workspace,
+                       .bytes = is_sure ? size : 0,
+                       .element_bytes = 16,
+                       .aligned = a->kind->workspace_aligned,
+                       .is_used = true,
+                       .is_optional = size == 0 || !is_sure,
+                       .is_read = true,
+                       .is_written = true};
+    a->slots.all[i] = made;
+    if (size != 0 || chance(r, 10))
+        give_buffer(r, a, i, size);
 }
 
 static void give_queue(random_state *r, argument_set *a)
@@ -117,43 +93,32 @@ static void give_queue(random_state *r, argument_set *a)
 
 static void make_arguments(random_state *r, argument_set *a)
 {
-    if (a->pass == 1 && chance(r, 50))
-        a->accumulate = below(r, 128);
-    for (int id = 0; id < TENSORS; id++) {
-        a->meaning[id] = meaning_of(a->site->desc, (tensor_id)id);
-        give_tensor(r, a, id);
-    }
-    if (a->at[T_D_LOGIT_SCALE].buffer && !a->at[T_LOGIT_SCALE].buffer)
-        a->at[T_D_LOGIT_SCALE].buffer = NULL;
-    winattn_plan_workspace_size(a->site->plan, &a->workspace_bytes);
-    if (a->workspace_bytes != 0 || chance(r, 10)) {
-        const size_t spare = 64;
-        a->workspace.offset = 16ull * below(r, 4);
-        a->own[TENSORS] = standin_buffer(a->site->context, CL_MEM_READ_WRITE,
-                                         a->workspace_bytes < SIZE_MAX - spare
-                                             ? a->workspace_bytes + spare
-                                             : SIZE_MAX);
-        a->workspace.buffer = a->own[TENSORS];
-    }
-    a->struct_size =
-        a->pass ? sizeof(winattn_backward) : sizeof(winattn_forward);
+    if (a->kind->draw)
+        a->kind->draw(r, a->site->desc, &a->call);
+    a->kind->list(r, a->site->desc, &a->call, &a->slots);
+    for (size_t i = 0; i < a->slots.count; i++)
+        if (a->slots.all[i].is_wanted)
+            give_buffer(r, a, i, a->slots.all[i].bytes);
+    give_workspace(r, a);
+    a->struct_size = a->kind->size;
     give_queue(r, a);
 }
 
 /* ---- Wrong ones ---- */
 
-static void give_wrong_buffer(random_state *r, argument_set *a, int id)
+static void give_wrong_buffer(random_state *r, argument_set *a, size_t i)
 {
-    const tensor_meaning *t = &a->meaning[id];
+    const slot *s = &a->slots.all[i];
     const size_t huge = SIZE_MAX / 4;
     const cl_context context = a->site->context;
-    if (a->own[TENSORS + 1])
-        return;
-    wide bytes = a->at[id].offset + (t->last + 1) * t->element_bytes;
+    const wide bytes = a->at[i].offset + s->bytes;
+    const bool is_unreadable = !s->is_written || (s->is_read && chance(r, 50));
     cl_mem wrong = NULL;
+    if (a->own[MOST_SLOTS])
+        return;
     switch (below(r, 4)) {
     case 0: /* a byte short */
-        if (t->is_used && !t->is_empty && bytes <= SIZE_MAX && bytes > 1)
+        if (s->is_used && s->bytes > 0 && bytes > 1 && bytes <= SIZE_MAX)
             wrong =
                 standin_buffer(context, CL_MEM_READ_WRITE, (size_t)bytes - 1);
         break;
@@ -165,17 +130,14 @@ static void give_wrong_buffer(random_state *r, argument_set *a, int id)
         wrong = standin_image(context);
         break;
     default:
-        wrong = standin_buffer(context,
-                               is_output(role_of(a, id)) &&
-                                       !(is_added_to(a, id) && chance(r, 50))
-                                   ? CL_MEM_READ_ONLY
-                                   : CL_MEM_WRITE_ONLY,
-                               huge);
+        wrong = standin_buffer(
+            context, is_unreadable ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY,
+            huge);
     }
     if (!wrong)
         return;
-    a->own[TENSORS + 1] = wrong;
-    a->at[id].buffer = wrong;
+    a->own[MOST_SLOTS] = wrong;
+    a->at[i].buffer = wrong;
 }
 
 static void spoil_struct(random_state *r, argument_set *a)
@@ -185,7 +147,7 @@ static void spoil_struct(random_state *r, argument_set *a)
         a->struct_size = (size_t)ONE_OF(r, 0, 1, 8, 100, 255);
         break;
     case 1:
-        a->struct_size -= sizeof(void *) * (1 + below(r, 12));
+        a->struct_size = a->kind->size - sizeof(void *) * (1 + below(r, 12));
         break;
     case 2:
         a->struct_size += 8 * (1 + below(r, 4));
@@ -196,50 +158,23 @@ static void spoil_struct(random_state *r, argument_set *a)
     }
 }
 
-/* Is what ends there behind a shorter struct? It is 0 to the library. */
-static bool is_cut(const argument_set *a, size_t end)
-{
-    return end > a->struct_size;
-}
-
-static void cut_tensor(const argument_set *a, winattn_tensor *t, size_t place)
-{
-    if (is_cut(a, place + offsetof(winattn_tensor, buffer) + sizeof t->buffer))
-        t->buffer = NULL;
-    if (is_cut(a, place + offsetof(winattn_tensor, offset) + sizeof t->offset))
-        t->offset = 0;
-}
-
-static void cut_struct(argument_set *a)
-{
-    for (int id = 0; id < TENSORS; id++)
-        if (tensor_traits[id].in_call[a->pass] != NOWHERE)
-            cut_tensor(a, &a->at[id], tensor_traits[id].in_call[a->pass]);
-    cut_tensor(a, &a->workspace,
-               a->pass ? offsetof(winattn_backward, workspace)
-                       : offsetof(winattn_forward, workspace));
-    if (is_cut(a,
-               offsetof(winattn_backward, accumulate) + sizeof a->accumulate))
-        a->accumulate = a->pass ? 0 : a->accumulate;
-}
-
 static void spoil_arguments(random_state *r, argument_set *a)
 {
-    const int id = (int)below(r, TENSORS);
+    const size_t i = below(r, (cl_uint)a->slots.count);
     a->is_spoilt = true;
-    switch (below(r, 10)) {
+    switch (below(r, 9)) {
     case 0:
-        a->at[id].buffer = NULL;
+        a->at[i].buffer = NULL;
         break;
     case 1:
-        a->at[id].offset += 1;
+        a->at[i].offset += ONE_OF(r, 1, 1, 4, 64, 0xffffffff);
         break;
     case 2:
-        a->at[id].offset = special_number(r);
+        a->at[i].offset = special_number(r);
         break;
     case 3:
     case 4:
-        give_wrong_buffer(r, a, id);
+        give_wrong_buffer(r, a, i);
         break;
     case 5:
         spoil_struct(r, a);
@@ -253,15 +188,44 @@ static void spoil_arguments(random_state *r, argument_set *a)
         else
             a->wait_list = NULL;
         break;
-    case 8:
-        a->accumulate = special_number(r);
-        break;
     default:
-        if (chance(r, 50))
-            a->workspace.buffer = NULL;
-        else
-            a->workspace.offset += ONE_OF(r, 1, 4, 64, 0xffffffff);
+        if (a->kind->spoil)
+            a->kind->spoil(r, &a->call);
     }
+}
+
+/* What ends behind a shorter struct is 0 to the library. */
+static void cut_struct(argument_set *a)
+{
+    const size_t size = a->struct_size;
+    if (size < sizeof a->call)
+        memset(a->call.bytes + size, 0, sizeof a->call - size);
+    for (size_t i = 0; i < a->slots.count; i++) {
+        winattn_tensor *t = &a->at[i];
+        const size_t place = a->slots.all[i].place;
+        if (place + offsetof(winattn_tensor, buffer) + sizeof t->buffer > size)
+            t->buffer = NULL;
+        if (place + offsetof(winattn_tensor, offset) + sizeof t->offset > size)
+            t->offset = 0;
+    }
+}
+
+/* What is spoilt may change what tensors need, and which of them are read. */
+static void list_again(random_state *r, argument_set *a)
+{
+    slot_list slots = {.count = 0};
+    slot *workspace = &a->slots.all[a->slots.count - 1];
+    size_t size = 0;
+    bool is_sure = true;
+    a->kind->list(r, a->site->desc, &a->call, &slots);
+    for (size_t i = 0; i < slots.count; i++) {
+        a->slots.all[i].bytes = slots.all[i].bytes;
+        a->slots.all[i].is_read = slots.all[i].is_read;
+    }
+    a->kind->workspace_size(a->site->desc, a->site->plan, &a->call, &size,
+                            &is_sure);
+    workspace->bytes = is_sure ? size : 0;
+    workspace->is_optional = size == 0 || !is_sure;
 }
 
 /* ---- The call ---- */
@@ -270,29 +234,16 @@ static void spoil_arguments(random_state *r, argument_set *a)
  * sanitizer sees who reads behind it. */
 static void *write_struct(const argument_set *a)
 {
-    union {
-        winattn_forward forward;
-        winattn_backward backward;
-        unsigned char bytes[sizeof(winattn_backward)];
-    } whole;
-    const size_t size = a->pass ? sizeof whole.backward : sizeof whole.forward;
+    const size_t size = a->kind->size;
     const size_t given =
         a->struct_size > sizeof(size_t) ? a->struct_size : sizeof(size_t);
+    level_call whole = a->call;
     unsigned char *raw = calloc(1, given);
     if (!raw)
-        return NULL;
-    memset(&whole, 0, sizeof whole);
-    for (int id = 0; id < TENSORS; id++) {
-        const size_t place = tensor_traits[id].in_call[a->pass];
-        if (place != NOWHERE)
-            memcpy(whole.bytes + place, &a->at[id], sizeof a->at[id]);
-    }
-    if (a->pass) {
-        whole.backward.workspace = a->workspace;
-        whole.backward.accumulate = a->accumulate;
-    } else {
-        whole.forward.workspace = a->workspace;
-    }
+        abort();
+    for (size_t i = 0; i < a->slots.count; i++)
+        memcpy(whole.bytes + a->slots.all[i].place, &a->at[i],
+               sizeof a->at[i]);
     memcpy(raw, whole.bytes, given < size ? given : size);
     memcpy(raw, &a->struct_size, sizeof a->struct_size);
     if (a->has_tail && given > size)
@@ -300,37 +251,23 @@ static void *write_struct(const argument_set *a)
     return raw;
 }
 
-static winattn_status call(const argument_set *a, cl_event *event)
-{
-    cl_event *place = a->wants_event ? event : NULL;
-    void *raw = write_struct(a);
-    const void *given = a->is_null ? NULL : raw;
-    const winattn_status status =
-        a->pass ? winattn_enqueue_backward(a->site->plan, a->used_queue, given,
-                                           a->wait_count, a->wait_list, place)
-                : winattn_enqueue_forward(a->site->plan, a->used_queue, given,
-                                          a->wait_count, a->wait_list, place);
-    free(raw);
-    return status;
-}
-
 /* ---- What must hold ---- */
 
-static const char *tensor_fault(const argument_set *a, int id)
+static const char *tensor_fault(const argument_set *a, size_t i)
 {
-    const tensor_meaning *t = &a->meaning[id];
-    const winattn_tensor *at = &a->at[id];
-    const tensor_role role = role_of(a, id);
+    const slot *s = &a->slots.all[i];
+    const winattn_tensor *at = &a->at[i];
+    const bool is_workspace = i == a->slots.count - 1;
     cl_context owner = NULL;
     cl_mem_object_type type = 0;
     cl_mem_flags flags = 0;
     size_t size = 0;
     if (!at->buffer)
-        return t->is_used && (role == ROLE_INPUT || role == ROLE_OUTPUT)
-                   ? "took a call without"
-                   : NULL;
-    if (!t->is_used)
+        return s->is_used && !s->is_optional ? "took a call without" : NULL;
+    if (!s->is_used)
         return "took what the plan lacks:";
+    if (is_workspace && s->bytes == 0)
+        return NULL; /* it is not looked at */
     clGetMemObjectInfo(at->buffer, CL_MEM_CONTEXT, sizeof owner, &owner, NULL);
     clGetMemObjectInfo(at->buffer, CL_MEM_TYPE, sizeof type, &type, NULL);
     clGetMemObjectInfo(at->buffer, CL_MEM_FLAGS, sizeof flags, &flags, NULL);
@@ -339,13 +276,14 @@ static const char *tensor_fault(const argument_set *a, int id)
         return "took a buffer of another context:";
     if (type != CL_MEM_OBJECT_BUFFER)
         return "took an image:";
-    if ((flags & wrong_flags(a, id)) != 0)
+    if ((s->is_written && (flags & CL_MEM_READ_ONLY) != 0) ||
+        (s->is_read && (flags & CL_MEM_WRITE_ONLY) != 0))
         return "took a buffer that cannot be read or written:";
-    if (at->offset % t->element_bytes != 0)
+    if (at->offset % s->element_bytes != 0)
         return "took an offset that splits an element:";
-    if (!t->is_empty && at->offset + (t->last + 1) * t->element_bytes > size)
-        return "took too small a buffer:";
-    return NULL;
+    return s->bytes > 0 && at->offset + s->bytes > size
+               ? "took too small a buffer:"
+               : NULL;
 }
 
 /* Each launch waits for the one before, or the queue does that; the first
@@ -354,6 +292,7 @@ static const char *chain_fault(const argument_set *a, cl_event event)
 {
     const standin_launch *all;
     const size_t count = standin_launches(&all);
+    const bool is_last = a->out_of_order || !a->kind->has_marker;
     for (size_t i = 0; i < count; i++) {
         if (all[i].queue != a->queue)
             return "a launch on another queue";
@@ -368,66 +307,54 @@ static const char *chain_fault(const argument_set *a, cl_event event)
             (all[i].wait_count != 1 || all[i].waits[0] != all[i - 1].event))
             return "a launch that does not wait for the one before";
     }
-    if (count > 0 && event && all[count - 1].event != event)
+    if (count > 0 && event && is_last && all[count - 1].event != event)
         return "the event is not the last launch's";
     return NULL;
 }
 
 static void check_success(const argument_set *a, cl_event event,
-                          call_counts *counts, finding_reporter *report)
+                          call_counts *counts)
 {
-    const size_t full =
-        a->pass ? sizeof(winattn_backward) : sizeof(winattn_forward);
-    const size_t least = a->pass ? offsetof(winattn_backward, d_lse)
-                                 : offsetof(winattn_forward, lse);
-    const winattn_desc *desc = a->site->desc;
-    const problem_size size = size_of(desc);
+    const call_kind *kind = a->kind;
+    const size_t launches = standin_launches(NULL);
     if (winattn_last_reason()[0])
         report("success with a reason:", winattn_last_reason());
     if (a->wants_event && !event)
         report("success without the event", "");
-    const bool has_tail = a->has_tail && a->struct_size > full;
-    if (a->is_null || has_tail || a->struct_size < least ||
+    const bool has_tail = a->has_tail && a->struct_size > kind->size;
+    if (a->is_null || has_tail || a->struct_size < kind->least ||
         a->struct_size % sizeof(void *) != 0)
         report("took a struct that is too short or too long", "");
     if (a->used_queue != a->queue)
         report("took a wrong queue", "");
     if ((a->wait_count == 0) != (a->wait_list == NULL))
         report("took a wrong wait list", "");
-    if (a->pass && a->accumulate > 127)
-        report("took a wrong bit of accumulate", "");
-    /* of a plan with both passes, only one may need it */
-    const bool has_one_pass = desc->passes != 3;
-    if (has_one_pass && a->workspace_bytes != 0 && !a->workspace.buffer &&
-        size.windows != 0)
-        report("took a call without its workspace", "");
-    if (size.windows == 0 && a->pass == 0) {
-        if (standin_launches(NULL) != 0)
-            report("launches without windows", "");
-        return; /* nothing is looked at */
+    if (kind->is_empty && kind->is_empty(a->site->desc, &a->call)) {
+        if (launches != 0)
+            report("launches though there is nothing to compute", "");
+        return; /* no tensor is looked at */
     }
-    for (int id = 0; id < TENSORS; id++) {
-        if (role_of(a, id) == ROLE_NONE)
-            continue;
-        const char *fault = tensor_fault(a, id);
+    for (size_t i = 0; i < a->slots.count; i++) {
+        const char *fault = tensor_fault(a, i);
         counts->tensors++;
         if (fault)
-            report(fault, tensor_traits[id].name);
+            report(fault, a->slots.all[i].name);
     }
     const char *fault = chain_fault(a, event);
     if (!fault)
-        fault = coverage_fault(desc, standin_launches(NULL) == MOST_LAUNCHES);
+        fault = kind->fault(a->site->desc, &a->call,
+                            launches == kind->most_launches);
     if (fault)
         report(fault, "");
 }
 
 static void check_failure(const argument_set *a, winattn_status status,
-                          cl_event event, finding_reporter *report)
+                          cl_event event)
 {
     const char *reason = winattn_last_reason();
     const bool is_own = status <= WINATTN_INVALID_ARGUMENT;
     const bool ran_out = status == CL_OUT_OF_RESOURCES &&
-                         standin_launches(NULL) == MOST_LAUNCHES;
+                         standin_launches(NULL) == a->kind->most_launches;
     if (!reason[0])
         report("a failure without a reason:", winattn_status_name(status));
     if (is_own && standin_launches(NULL) != 0)
@@ -449,30 +376,35 @@ static void release(argument_set *a)
     clReleaseCommandQueue(a->other_queue);
 }
 
-void call_and_check(random_state *r, const call_site *site, int pass,
-                    bool may_spoil, call_counts *counts,
-                    finding_reporter *report)
+void call_and_check(random_state *r, const call_site *site,
+                    const call_kind *kind, call_counts *counts)
 {
     argument_set a;
     cl_event event = NULL;
     memset(&a, 0, sizeof a);
     a.site = site;
-    a.pass = pass;
+    a.kind = kind;
     make_arguments(r, &a);
-    for (cl_ulong n = may_spoil ? ONE_OF(r, 0, 0, 1, 1, 2) : 0; n > 0; n--)
+    for (cl_ulong n = ONE_OF(r, 0, 0, 1, 1, 2); n > 0; n--)
         spoil_arguments(r, &a);
     cut_struct(&a);
+    if (a.is_spoilt)
+        list_again(r, &a);
+    void *raw = write_struct(&a);
     standin_forget();
-    standin_drivers.most_launches = MOST_LAUNCHES;
-    const winattn_status status = call(&a, &event);
+    standin_drivers.most_launches = kind->most_launches;
+    const winattn_status status = kind->enqueue(
+        site->plan, a.used_queue, a.is_null ? NULL : raw, a.wait_count,
+        a.wait_list, a.wants_event ? &event : NULL);
     standin_drivers.most_launches = 0;
+    free(raw);
     counts->calls++;
     counts->launches += standin_launches(NULL);
     if (status == WINATTN_SUCCESS) {
-        check_success(&a, event, counts, report);
+        check_success(&a, event, counts);
     } else {
         counts->refused++;
-        check_failure(&a, status, event, report);
+        check_failure(&a, status, event);
     }
     if (event)
         clReleaseEvent(event);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "drawn_device.h"
 
-#include "descriptors.h"
 #include "kit/devices.h"
+#include "levels.h"
 #include "standin.h"
 
 const wa_device *draw_device(random_state *r)

@@ -1,48 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Draws descriptors of the library of models, and spoils them. What tensors
- * must have is in models_slots.c. */
+ * The levels of winattn_models.h: fields, descriptors, plans and calls. What
+ * tensors must have is in models_slots.c. */
 #include "models_levels.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "models/linear_plan.h"
+
+#define MOST_LINEAR_PLANS 400u /* in a plan */
+
 /* ---- Fields ---- */
 
-typedef struct field {
-    const char *name;
-    size_t place, bytes;
-    bool is_float;
-} field;
+#define LINEAR(name) FIELD_OF(winattn_linear_desc, name, false)
+#define ATTENTION(name) FIELD_OF(winattn_window_attention_desc, name, false)
+#define BLOCK(name) FIELD_OF(winattn_block_desc, name, false)
+#define MODEL(name) FIELD_OF(winattn_model_desc, name, false)
+#define CONFIG(name) FIELD_OF(winattn_swin_config, name, false)
 
-#define OF(type, name, is_float)                                              \
-    {                                                                         \
-#name, offsetof(type, name), sizeof(((type *)NULL)->name), is_float   \
-    }
-#define LINEAR(name) OF(winattn_linear_desc, name, false)
-#define ATTENTION(name) OF(winattn_window_attention_desc, name, false)
-#define BLOCK(name) OF(winattn_block_desc, name, false)
-#define MODEL(name) OF(winattn_model_desc, name, false)
-#define CONFIG(name) OF(winattn_swin_config, name, false)
-
-static const field linear_fields[] = {
-    LINEAR(dtype),
-    LINEAR(tier),
-    LINEAR(allow_tf32),
-    LINEAR(in_features),
-    LINEAR(out_features),
-    LINEAR(layer_norm),
-    OF(winattn_linear_desc, eps, true),
-    LINEAR(has_bias),
-    LINEAR(activation),
-    LINEAR(has_residual),
-};
+static const field linear_fields[] = {LINEAR(dtype),
+                                      LINEAR(tier),
+                                      LINEAR(allow_tf32),
+                                      LINEAR(in_features),
+                                      LINEAR(out_features),
+                                      LINEAR(layer_norm),
+                                      FIELD_OF(winattn_linear_desc, eps, true),
+                                      LINEAR(has_bias),
+                                      LINEAR(activation),
+                                      LINEAR(has_residual)};
 static const field attention_fields[] = {
     ATTENTION(dtype),        ATTENTION(tier),       ATTENTION(allow_tf32),
     ATTENTION(variant),      ATTENTION(windows),    ATTENTION(window[0]),
     ATTENTION(window[1]),    ATTENTION(channels),   ATTENTION(heads),
-    ATTENTION(mask_windows), ATTENTION(mask_dtype), ATTENTION(table_dtype),
-};
+    ATTENTION(mask_windows), ATTENTION(mask_dtype), ATTENTION(table_dtype)};
 static const field block_fields[] = {
     BLOCK(dtype),       BLOCK(tier),
     BLOCK(allow_tf32),  BLOCK(variant),
@@ -51,13 +42,11 @@ static const field block_fields[] = {
     BLOCK(window[0]),   BLOCK(window[1]),
     BLOCK(shift[0]),    BLOCK(shift[1]),
     BLOCK(channels),    BLOCK(heads),
-    BLOCK(hidden),      OF(winattn_block_desc, eps, true),
-    BLOCK(table_dtype), BLOCK(grid_options),
-};
+    BLOCK(hidden),      FIELD_OF(winattn_block_desc, eps, true),
+    BLOCK(table_dtype), BLOCK(grid_options)};
 static const field model_fields[] = {
     MODEL(dtype),  MODEL(tier),  MODEL(allow_tf32), MODEL(batch),
-    MODEL(height), MODEL(width), MODEL(pictures),
-};
+    MODEL(height), MODEL(width), MODEL(pictures)};
 static const field config_fields[] = {
     CONFIG(generation),
     CONFIG(in_channels),
@@ -75,66 +64,21 @@ static const field config_fields[] = {
     CONFIG(hidden[0]),
     CONFIG(hidden[1]),
     CONFIG(classes),
-    OF(winattn_swin_config, norm_eps, true),
+    FIELD_OF(winattn_swin_config, norm_eps, true),
     CONFIG(filter),
-    OF(winattn_swin_config, mean[0], true),
-    OF(winattn_swin_config, deviation[2], true),
+    FIELD_OF(winattn_swin_config, mean[0], true),
+    FIELD_OF(winattn_swin_config, deviation[2], true),
 };
 
-typedef struct field_list {
-    const field *all;
-    size_t count;
-} field_list;
-#define LIST(fields)                                                          \
-    {                                                                         \
-        fields, sizeof fields / sizeof *fields                                \
-    }
-static const field_list of_levels[LEVELS] = {
-    LIST(linear_fields), LIST(attention_fields), LIST(block_fields),
-    LIST(model_fields)};
-static const field_list of_config = LIST(config_fields);
-
-static size_t print_fields(const field_list *list, const void *from,
-                           char *text, size_t size)
-{
-    size_t used = 0;
-    for (size_t i = 0; i < list->count && used < size; i++) {
-        const field *f = &list->all[i];
-        const unsigned char *at = (const unsigned char *)from + f->place;
-        cl_ulong value = 0;
-        cl_float number;
-        memcpy(&value, at, f->bytes);
-        memcpy(&number, at, sizeof number);
-        if (value == 0)
-            continue;
-        used += f->is_float
-                    ? (size_t)snprintf(text + used, size - used, " %s=%g",
-                                       f->name, (double)number)
-                    : (size_t)snprintf(text + used, size - used, " %s=%llu",
-                                       f->name, (unsigned long long)value);
-    }
-    return used;
-}
-
-void level_print(const level_desc *desc, char *text, size_t size)
-{
-    size_t used = (size_t)snprintf(text, size, "%s:", level_name(desc->level));
-    used += print_fields(&of_levels[desc->level], desc->u.bytes, text + used,
-                         size - used);
-    if (desc->level == LEVEL_MODEL && used < size)
-        print_fields(&of_config, &desc->config, text + used, size - used);
-}
-
-static void spoil(random_state *r, const field_list *list, void *desc)
-{
-    const field *f = &list->all[below(r, (cl_uint)list->count)];
-    unsigned char *at = (unsigned char *)desc + f->place;
-    cl_ulong value = 0;
-    memcpy(&value, at, f->bytes);
-    value = chance(r, 40) ? value + (cl_ulong)(chance(r, 50) ? 1 : -1)
-                          : special_number(r);
-    memcpy(at, &value, f->bytes);
-}
+#define LIST(name)                                                            \
+    static const field_list name##_list = {                                   \
+        name##_fields, sizeof name##_fields / sizeof *name##_fields,          \
+        sizeof name##_fields / sizeof *name##_fields}
+LIST(linear);
+LIST(attention);
+LIST(block);
+LIST(model);
+LIST(config);
 
 /* ---- Right ones ---- */
 
@@ -143,8 +87,9 @@ static winattn_tier draw_tier(random_state *r)
     return (winattn_tier)ONE_OF(r, 0, 0, 0, 0, 1, 2, 3);
 }
 
-static void draw_linear(random_state *r, winattn_linear_desc *d)
+static void draw_linear(random_state *r, level_desc *made)
 {
+    winattn_linear_desc *d = &made->u.linear;
     d->dtype = (winattn_dtype)below(r, 3);
     d->tier = draw_tier(r);
     d->allow_tf32 = d->dtype == WINATTN_FP32 && chance(r, 30);
@@ -173,8 +118,9 @@ static cl_uint draw_side(random_state *r)
     return (cl_uint)ONE_OF(r, 1, 2, 3, 4, 7, 7, 8, 8, 12, 16);
 }
 
-static void draw_attention(random_state *r, winattn_window_attention_desc *d)
+static void draw_attention(random_state *r, level_desc *made)
 {
+    winattn_window_attention_desc *d = &made->u.attention;
     d->dtype = (winattn_dtype)below(r, 3);
     d->tier = draw_tier(r);
     d->allow_tf32 = d->dtype == WINATTN_FP32 && chance(r, 30);
@@ -188,8 +134,9 @@ static void draw_attention(random_state *r, winattn_window_attention_desc *d)
     d->table_dtype = (winattn_term_dtype)below(r, 2);
 }
 
-static void draw_block(random_state *r, winattn_block_desc *d)
+static void draw_block(random_state *r, level_desc *made)
 {
+    winattn_block_desc *d = &made->u.block;
     d->dtype = (winattn_dtype)below(r, 3);
     d->tier = draw_tier(r);
     d->allow_tf32 = d->dtype == WINATTN_FP32 && chance(r, 30);
@@ -232,10 +179,11 @@ static void draw_config(random_state *r, winattn_swin_config *c)
     }
 }
 
-static void draw_model(random_state *r, winattn_model_desc *d,
-                       winattn_swin_config *config)
+static void draw_model(random_state *r, level_desc *made)
 {
-    draw_config(r, config);
+    winattn_model_desc *d = &made->u.model;
+    const winattn_swin_config *config = &made->config;
+    draw_config(r, &made->config);
     d->dtype = (winattn_dtype)below(r, 3);
     d->tier = draw_tier(r);
     d->allow_tf32 = d->dtype == WINATTN_FP32 && chance(r, 30);
@@ -247,162 +195,227 @@ static void draw_model(random_state *r, winattn_model_desc *d,
     d->pictures = (winattn_pictures)below(r, 3);
 }
 
-level_desc level_draw(random_state *r)
+/* ---- Small ones ---- */
+
+/* Of sizes that may differ by what compiles something. */
+static void draw_small_linear(random_state *r, level_desc *made)
 {
-    level_desc made;
-    memset(&made, 0, sizeof made);
-    made.level = (level_id)ONE_OF(r, 0, 0, 0, 1, 1, 2, 2, 3);
-    switch (made.level) {
-    case LEVEL_LINEAR:
-        draw_linear(r, &made.u.linear);
-        break;
-    case LEVEL_ATTENTION:
-        draw_attention(r, &made.u.attention);
-        break;
-    case LEVEL_BLOCK:
-        draw_block(r, &made.u.block);
-        break;
-    default:
-        draw_model(r, &made.u.model, &made.config);
+    const winattn_linear_desc d = {.struct_size = sizeof d,
+                                   .in_features = 96,
+                                   .out_features = 100 + 8 * below(r, 4),
+                                   .layer_norm = CL_TRUE,
+                                   .has_bias = CL_TRUE};
+    made->u.linear = d;
+}
+
+static void draw_small_attention(random_state *r, level_desc *made)
+{
+    const winattn_window_attention_desc d = {.struct_size = sizeof d,
+                                             .windows = 5,
+                                             .window = {4, 4},
+                                             .channels = 32,
+                                             .heads = 2};
+    (void)r;
+    made->u.attention = d;
+}
+
+static void draw_small_block(random_state *r, level_desc *made)
+{
+    const winattn_block_desc d = {.struct_size = sizeof d,
+                                  .batch = 2,
+                                  .height = 9,
+                                  .width = 12,
+                                  .window = {4, 4},
+                                  .shift = {2, 2},
+                                  .channels = 32,
+                                  .heads = 2,
+                                  .hidden = 64 + 8 * below(r, 4)};
+    made->u.block = d;
+}
+
+static void draw_small_model(random_state *r, level_desc *made)
+{
+    const winattn_model_desc d = {
+        .struct_size = sizeof d, .batch = 2, .height = 33, .width = 40};
+    const winattn_swin_config config = {.struct_size = sizeof config,
+                                        .generation = 2,
+                                        .in_channels = 3,
+                                        .patch = {4, 4},
+                                        .channels = 16,
+                                        .stages = 2,
+                                        .depths = {2, 1},
+                                        .heads = {1, 2},
+                                        .window = {{4, 4}, {4, 4}},
+                                        .hidden = {32, 64},
+                                        .classes = 5};
+    (void)r;
+    made->u.model = d;
+    made->config = config;
+}
+
+/* ---- Weights ---- */
+
+/* What may be 0 in the shape becomes what it is. */
+static winattn_status draw_weights(random_state *r, level_desc *made)
+{
+    const winattn_status status = winattn_swin_weights_random(
+        &made->config, special_number(r), &made->weights);
+    if ((status == WINATTN_SUCCESS) != (made->weights != NULL))
+        report("status and weights contradict each other", "");
+    if (status == WINATTN_SUCCESS &&
+        winattn_swin_weights_config(made->weights, &made->config) !=
+            WINATTN_SUCCESS)
+        report("weights without a shape:", winattn_last_reason());
+    return status;
+}
+
+static void release_weights(level_desc *made)
+{
+    winattn_swin_weights_destroy(made->weights);
+    made->weights = NULL;
+}
+
+/* ---- Plans ---- */
+
+/* How often shapes of linear layers are searched, by this thread. */
+static _Thread_local unsigned linear_plans;
+winattn_status __real_wa_linear_plan_make(
+    const wa_linear_problem *problem, const wa_device *on,
+    char excluded[WA_TIERS][WA_REASON_SIZE], wa_linear_layout *layout);
+winattn_status __wrap_wa_linear_plan_make(
+    const wa_linear_problem *problem, const wa_device *on,
+    char excluded[WA_TIERS][WA_REASON_SIZE], wa_linear_layout *layout);
+winattn_status __wrap_wa_linear_plan_make(
+    const wa_linear_problem *problem, const wa_device *on,
+    char excluded[WA_TIERS][WA_REASON_SIZE], wa_linear_layout *layout)
+{
+    linear_plans++;
+    return __real_wa_linear_plan_make(problem, on, excluded, layout);
+}
+
+#define NOTHING_MORE
+#define WITH_WEIGHTS desc->weights,
+#define LEVEL_FUNCTIONS(type, more)                                           \
+    PLAN_FUNCTIONS(type)                                                      \
+    static winattn_status create_##type(                                      \
+        const level_desc *desc, const void *given, cl_context context,        \
+        cl_device_id device, void **made)                                     \
+    {                                                                         \
+        type *plan = *made;                                                   \
+        (void)desc;                                                           \
+        linear_plans = 0;                                                     \
+        const winattn_status status =                                         \
+            type##_create(context, device, given, more & plan);               \
+        if (linear_plans > MOST_LINEAR_PLANS)                                 \
+            report("a plan takes many plans of linear layers", "");           \
+        *made = plan;                                                         \
+        return status;                                                        \
     }
-    for (cl_ulong n = ONE_OF(r, 0, 0, 0, 1, 1, 2); n > 0; n--) {
-        const bool of_weights = made.level == LEVEL_MODEL && chance(r, 40);
-        spoil(r, of_weights ? &of_config : &of_levels[made.level],
-              of_weights ? (void *)&made.config : made.u.bytes);
-        made.is_spoilt = true;
-    }
-    const size_t size = level_desc_size(made.level);
-    memcpy(made.u.bytes, &size, sizeof size);
-    return made;
-}
+LEVEL_FUNCTIONS(winattn_linear_plan, NOTHING_MORE)
+LEVEL_FUNCTIONS(winattn_window_attention_plan, NOTHING_MORE)
+LEVEL_FUNCTIONS(winattn_block_plan, NOTHING_MORE)
+LEVEL_FUNCTIONS(winattn_model, WITH_WEIGHTS)
 
-/* ---- The levels ---- */
-
-const char *level_name(level_id level)
+static void check_map_shapes(const level_desc *desc, const void *plan,
+                             cl_context context, cl_device_id device)
 {
-    static const char *const names[LEVELS] = {"linear", "window attention",
-                                              "block", "model"};
-    return names[level];
-}
-
-size_t level_desc_size(level_id level)
-{
-    static const size_t sizes[LEVELS] = {
-        sizeof(winattn_linear_desc), sizeof(winattn_window_attention_desc),
-        sizeof(winattn_block_desc), sizeof(winattn_model_desc)};
-    return sizes[level];
-}
-
-size_t level_desc_least(level_id level)
-{
-    return level == LEVEL_BLOCK ? offsetof(winattn_block_desc, grid_options)
-                                : level_desc_size(level);
-}
-
-size_t level_call_size(level_id level)
-{
-    static const size_t sizes[LEVELS] = {
-        sizeof(winattn_linear), sizeof(winattn_window_attention),
-        sizeof(winattn_block), sizeof(winattn_model_call)};
-    return sizes[level];
-}
-
-winattn_status level_create(const level_desc *desc, const void *given,
-                            cl_context context, cl_device_id device,
-                            const winattn_swin_weights *weights, void **plan)
-{
-    winattn_linear_plan *linear = NULL;
-    winattn_window_attention_plan *attention = NULL;
-    winattn_block_plan *block = NULL;
-    winattn_model *model = NULL;
-    winattn_status status;
-    switch (desc->level) {
-    case LEVEL_LINEAR:
-        status = winattn_linear_plan_create(context, device, given, &linear);
-        *plan = linear;
-        return status;
-    case LEVEL_ATTENTION:
-        status = winattn_window_attention_plan_create(context, device, given,
-                                                      &attention);
-        *plan = attention;
-        return status;
-    case LEVEL_BLOCK:
-        status = winattn_block_plan_create(context, device, given, &block);
-        *plan = block;
-        return status;
-    default:
-        status = winattn_model_create(context, device, given, weights, &model);
-        *plan = model;
-        return status;
-    }
-}
-
-void level_destroy(level_id level, void *plan)
-{
-    switch (level) {
-    case LEVEL_LINEAR:
-        winattn_linear_plan_destroy(plan);
-        break;
-    case LEVEL_ATTENTION:
-        winattn_window_attention_plan_destroy(plan);
-        break;
-    case LEVEL_BLOCK:
-        winattn_block_plan_destroy(plan);
-        break;
-    default:
-        winattn_model_destroy(plan);
-    }
-}
-
-winattn_status level_describe(level_id level, const void *plan, size_t size,
-                              char *text, size_t *needed)
-{
-    switch (level) {
-    case LEVEL_LINEAR:
-        return winattn_linear_plan_describe(plan, size, text, needed);
-    case LEVEL_ATTENTION:
-        return winattn_window_attention_plan_describe(plan, size, text,
-                                                      needed);
-    case LEVEL_BLOCK:
-        return winattn_block_plan_describe(plan, size, text, needed);
-    default:
-        return winattn_model_describe(plan, size, text, needed);
-    }
-}
-
-winattn_status level_workspace(level_id level, const void *plan,
-                               const level_call *call, size_t *size)
-{
-    switch (level) {
-    case LEVEL_LINEAR:
-        return winattn_linear_plan_workspace_size(plan, call->linear.rows,
-                                                  size);
-    case LEVEL_ATTENTION:
-        return winattn_window_attention_plan_workspace_size(plan, size);
-    case LEVEL_BLOCK:
-        return winattn_block_plan_workspace_size(plan, size);
-    default:
-        return winattn_model_workspace_size(plan, size);
+    cl_uint shape[4];
+    (void)context;
+    (void)device;
+    for (cl_uint i = 0; i <= WINATTN_SWIN_STAGES; i++) {
+        const winattn_status status = winattn_model_map_shape(plan, i, shape);
+        if ((status == WINATTN_SUCCESS) != (i < desc->config.stages))
+            report("a map of a stage that is none, or none of one:",
+                   winattn_last_reason());
     }
 }
 
-winattn_status level_enqueue(level_id level, const void *plan,
-                             cl_command_queue queue, const void *call,
-                             cl_uint wait_count, const cl_event *wait_list,
-                             cl_event *event)
-{
-    switch (level) {
-    case LEVEL_LINEAR:
-        return winattn_enqueue_linear(plan, queue, call, wait_count, wait_list,
-                                      event);
-    case LEVEL_ATTENTION:
-        return winattn_enqueue_window_attention(plan, queue, call, wait_count,
-                                                wait_list, event);
-    case LEVEL_BLOCK:
-        return winattn_enqueue_block(plan, queue, call, wait_count, wait_list,
-                                     event);
-    default:
-        return winattn_enqueue_model(plan, queue, call, wait_count, wait_list,
-                                     event);
+/* ---- Calls ---- */
+
+ENQUEUE_FUNCTION(linear)
+ENQUEUE_FUNCTION(window_attention)
+ENQUEUE_FUNCTION(block)
+ENQUEUE_FUNCTION(model)
+
+#define WORKSPACE_FUNCTION(type, ...)                                         \
+    static void workspace_of_##type(const level_desc *desc, const void *plan, \
+                                    const level_call *call, size_t *size,     \
+                                    bool *is_sure)                            \
+    {                                                                         \
+        (void)desc;                                                           \
+        (void)call;                                                           \
+        type##_workspace_size(plan, __VA_ARGS__);                             \
+        *is_sure = true;                                                      \
     }
+WORKSPACE_FUNCTION(winattn_linear_plan, call->linear.rows, size)
+WORKSPACE_FUNCTION(winattn_window_attention_plan, size)
+WORKSPACE_FUNCTION(winattn_block_plan, size)
+WORKSPACE_FUNCTION(winattn_model, size)
+
+static bool has_no_rows(const level_desc *desc, const level_call *call)
+{
+    (void)desc;
+    return call->linear.rows == 0;
 }
+
+static const char *fault(const level_desc *desc, const level_call *call,
+                         bool is_cut)
+{
+    (void)desc;
+    (void)call;
+    return models_launches_fault(is_cut);
+}
+
+#define KIND(type, plan, alignment)                                           \
+    .size = sizeof(type), .least = sizeof(type),                              \
+    .workspace = offsetof(type, workspace), .workspace_aligned = (alignment), \
+    .most_launches = 300, .has_marker = true,                                 \
+    .workspace_size = workspace_of_##plan, .fault = fault
+static const call_kind linear_call = {
+    KIND(winattn_linear, winattn_linear_plan, 16),
+    .draw = draw_linear_call,
+    .draw_small = draw_small_linear_call,
+    .spoil = spoil_linear_call,
+    .is_empty = has_no_rows,
+    .list = list_linear,
+    .enqueue = enqueue_linear};
+static const call_kind attention_call = {
+    KIND(winattn_window_attention, winattn_window_attention_plan, 16),
+    .list = list_attention, .enqueue = enqueue_window_attention};
+static const call_kind block_call = {
+    KIND(winattn_block, winattn_block_plan, 16), .list = list_block,
+    .enqueue = enqueue_block};
+static const call_kind model_call = {
+    KIND(winattn_model_call, winattn_model, 256), .draw = draw_model_call,
+    .spoil = spoil_model_call, .list = list_model, .enqueue = enqueue_model};
+
+#define LEVEL(member, desc, plan)                                             \
+    .desc_size = sizeof(desc), .tier = offsetof(desc, tier),                  \
+    .fields = &member##_list, .draw = draw_##member,                          \
+    .draw_small = draw_small_##member, .create = create_##plan,               \
+    .destroy = destroy_##plan, .describe = describe_##plan,                   \
+    .kinds = &member##_call, .kind_count = 1
+const level levels[] = {
+    {.name = "linear",
+     .weight = 3,
+     .desc_least = sizeof(winattn_linear_desc),
+     LEVEL(linear, winattn_linear_desc, winattn_linear_plan)},
+    {.name = "window attention",
+     .weight = 2,
+     .desc_least = sizeof(winattn_window_attention_desc),
+     LEVEL(attention, winattn_window_attention_desc,
+           winattn_window_attention_plan)},
+    {.name = "block",
+     .weight = 2,
+     .desc_least = offsetof(winattn_block_desc, grid_options),
+     LEVEL(block, winattn_block_desc, winattn_block_plan)},
+    {.name = "model",
+     .weight = 1,
+     .desc_least = sizeof(winattn_model_desc),
+     .config_fields = &config_list,
+     .prepare = draw_weights,
+     .release = release_weights,
+     .check = check_map_shapes,
+     LEVEL(model, winattn_model_desc, winattn_model)},
+};
+const size_t level_count = sizeof levels / sizeof *levels;

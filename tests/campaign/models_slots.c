@@ -6,15 +6,8 @@
 
 #include "models_levels.h"
 
-cl_uint level_dtype_bytes(const level_desc *desc)
+static cl_uint bytes_of(winattn_dtype dtype)
 {
-    winattn_dtype dtype = desc->u.model.dtype;
-    if (desc->level == LEVEL_LINEAR)
-        dtype = desc->u.linear.dtype;
-    else if (desc->level == LEVEL_ATTENTION)
-        dtype = desc->u.attention.dtype;
-    else if (desc->level == LEVEL_BLOCK)
-        dtype = desc->u.block.dtype;
     return dtype == WINATTN_FP32 ? 4 : 2;
 }
 
@@ -71,11 +64,13 @@ static wide matrix(wide rows, wide stride, wide columns)
 }
 
 #define PLACE(member) offsetof(winattn_linear, member)
-static void list_linear(const level_desc *desc, const winattn_linear *call,
-                        slot_list *l)
+void list_linear(random_state *r, const level_desc *desc,
+                 const level_call *given, slot_list *l)
 {
     const winattn_linear_desc *d = &desc->u.linear;
-    const cl_uint size = level_dtype_bytes(desc);
+    const winattn_linear *call = &given->linear;
+    (void)r;
+    const cl_uint size = bytes_of(d->dtype);
     const cl_uint in = d->in_features, out = d->out_features;
     const wide rows = call->rows;
     add(l, "x", PLACE(x), matrix(rows, stride_of(call->x_stride, in), in),
@@ -93,9 +88,11 @@ static void list_linear(const level_desc *desc, const winattn_linear *call,
 }
 #undef PLACE
 
-static void draw_linear_call(random_state *r, const winattn_linear_desc *d,
-                             winattn_linear *call)
+void draw_linear_call(random_state *r, const level_desc *desc,
+                      level_call *given)
 {
+    const winattn_linear_desc *d = &desc->u.linear;
+    winattn_linear *call = &given->linear;
     call->rows = ONE_OF(r, 0, 1, 2, 7, 49, 64, 1000, 100000, 0xffffffff);
     if (chance(r, 40))
         call->x_stride = d->in_features + below(r, 9);
@@ -107,6 +104,20 @@ static void draw_linear_call(random_state *r, const winattn_linear_desc *d,
         call->residual_stride = d->out_features + below(r, 9);
 }
 
+void draw_small_linear_call(random_state *r, level_call *call)
+{
+    call->linear.rows = 1 + below(r, 300);
+}
+
+void spoil_linear_call(random_state *r, level_call *call)
+{
+    cl_ulong *const numbers[] = {&call->linear.rows, &call->linear.x_stride,
+                                 &call->linear.weight_stride,
+                                 &call->linear.residual_stride,
+                                 &call->linear.y_stride};
+    *numbers[below(r, 5)] = special_number(r);
+}
+
 /* ---- Window attention ---- */
 
 static wide table_entries(const cl_uint window[2], cl_uint heads)
@@ -115,10 +126,13 @@ static wide table_entries(const cl_uint window[2], cl_uint heads)
 }
 
 #define PLACE(member) offsetof(winattn_window_attention, member)
-static void list_attention(const level_desc *desc, slot_list *l)
+void list_attention(random_state *r, const level_desc *desc,
+                    const level_call *given, slot_list *l)
 {
     const winattn_window_attention_desc *d = &desc->u.attention;
-    const cl_uint size = level_dtype_bytes(desc);
+    (void)r;
+    (void)given;
+    const cl_uint size = bytes_of(d->dtype);
     const wide tokens = (wide)d->window[0] * d->window[1], c = d->channels;
     add(l, "x", PLACE(x), d->windows * tokens * c, size);
     add(l, "qkv_weight", PLACE(qkv_weight), 3 * c * c, size);
@@ -138,10 +152,13 @@ static void list_attention(const level_desc *desc, slot_list *l)
 /* ---- Blocks ---- */
 
 #define PLACE(member) offsetof(winattn_block, member)
-static void list_block(const level_desc *desc, slot_list *l)
+void list_block(random_state *r, const level_desc *desc,
+                const level_call *given, slot_list *l)
 {
     const winattn_block_desc *d = &desc->u.block;
-    const cl_uint size = level_dtype_bytes(desc);
+    (void)r;
+    (void)given;
+    const cl_uint size = bytes_of(d->dtype);
     const wide c = d->channels, h = d->hidden;
     const wide map = (wide)d->batch * d->height * d->width * c;
     add(l, "x", PLACE(x), map, size);
@@ -168,13 +185,15 @@ static void list_block(const level_desc *desc, slot_list *l)
 /* ---- Models ---- */
 
 #define PLACE(member) offsetof(winattn_model_call, member)
-static void list_model(random_state *r, const level_desc *desc, slot_list *l)
+void list_model(random_state *r, const level_desc *desc,
+                const level_call *given, slot_list *l)
 {
     static const char *const maps[] = {"maps[0]", "maps[1]", "maps[2]",
                                        "maps[3]"};
     const winattn_model_desc *d = &desc->u.model;
+    (void)given;
     const winattn_swin_config *config = &desc->config;
-    const cl_uint size = level_dtype_bytes(desc);
+    const cl_uint size = bytes_of(d->dtype);
     wide height = d->height / config->patch[0];
     wide width = d->width / config->patch[1], c = config->channels;
     add(l, "pictures", PLACE(pictures),
@@ -208,8 +227,11 @@ static void list_model(random_state *r, const level_desc *desc, slot_list *l)
 }
 #undef PLACE
 
-static void draw_model_call(random_state *r, winattn_model_call *call)
+void draw_model_call(random_state *r, const level_desc *desc,
+                     level_call *given)
 {
+    winattn_model_call *call = &given->model;
+    (void)desc;
     if (chance(r, 30))
         return; /* numbers as they are */
     for (int i = 0; i < 4; i++) {
@@ -218,34 +240,10 @@ static void draw_model_call(random_state *r, winattn_model_call *call)
     }
 }
 
-/* ---- All levels ---- */
-
-void level_draw_call(random_state *r, const level_desc *desc, level_call *call)
+void spoil_model_call(random_state *r, level_call *call)
 {
-    memset(call, 0, sizeof *call);
-    if (desc->level == LEVEL_LINEAR)
-        draw_linear_call(r, &desc->u.linear, &call->linear);
-    else if (desc->level == LEVEL_MODEL)
-        draw_model_call(r, &call->model);
-}
-
-slot_list level_slots(random_state *r, const level_desc *desc,
-                      const level_call *call)
-{
-    slot_list list;
-    memset(&list, 0, sizeof list);
-    switch (desc->level) {
-    case LEVEL_LINEAR:
-        list_linear(desc, &call->linear, &list);
-        break;
-    case LEVEL_ATTENTION:
-        list_attention(desc, &list);
-        break;
-    case LEVEL_BLOCK:
-        list_block(desc, &list);
-        break;
-    default:
-        list_model(r, desc, &list);
-    }
-    return list;
+    const cl_uint bits = (cl_uint)special_number(r);
+    memcpy(chance(r, 50) ? &call->model.mean[below(r, 4)]
+                         : &call->model.deviation[below(r, 4)],
+           &bits, sizeof bits);
 }

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "campaign/descriptors.h"
+#include "campaign/levels.h"
 #include "kit/devices.h"
 #include "kit/workloads.h"
 #include "standin.h"
@@ -263,18 +263,25 @@ static void record_rows(const place *at, const workload_row *rows,
                 record_row(at, &rows[i], dtype, tier);
 }
 
+void report(const char *what, const char *detail)
+{
+    fprintf(stderr, "%s %s\n", what, detail);
+}
+
 /* Right ones and such as are refused. */
 static void record_random(const place *at, unsigned long seeds)
 {
     static char what[8192];
     for (unsigned long seed = 1; seed <= seeds; seed++) {
         random_state r = random_seeded(seed);
-        made_desc made = desc_make(&r);
-        made.desc.struct_size = sizeof made.desc;
-        const int used = snprintf(what, sizeof what, "seed %lu", seed);
-        desc_print(&made.desc, what + used, sizeof what - (size_t)used);
-        record(at, &made.desc, what);
-        desc_free(&made);
+        level_desc made = level_make(&r, &levels[0]);
+        size_t used = (size_t)snprintf(what, sizeof what, "seed %lu", seed);
+        used += print_fields(levels[0].fields, made.u.bytes, what + used,
+                             sizeof what - used);
+        if (made.index)
+            snprintf(what + used, sizeof what - used, " table.index=...");
+        record(at, &made.u.core, what);
+        levels[0].release(&made);
     }
 }
 

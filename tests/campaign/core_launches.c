@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads the arguments of launches as kernels do. */
-#include "coverage.h"
+#include "core_level.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,13 +76,13 @@ static const char *take(progress *all, size_t *count, wide windows,
     return p->next > p->end ? "a launch beyond the last window" : NULL;
 }
 
-const char *coverage_fault(const winattn_desc *desc, bool is_cut)
+const char *core_launches_fault(const level_desc *desc, bool is_cut)
 {
     progress all[MOST_KERNELS];
     size_t kernels = 0;
     const standin_launch *launches;
     const size_t count = standin_launches(&launches);
-    const wide windows = size_of(desc).windows;
+    const wide windows = size_of(&desc->u.core).windows;
     for (size_t i = 0; i < count; i++) {
         /* that kernels number in 32 bits */
         if (launches[i].global / launches[i].local > UINT32_MAX)

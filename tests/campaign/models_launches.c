@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads the arguments of launches as kernels of the library of models do. */
-#include "models_coverage.h"
+#include "models_levels.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "meaning.h"
 #include "standin.h"
 
 #include "../../cl/common/args.h"
@@ -348,7 +347,7 @@ static const char *launch_fault(const standin_launch *l, progress *p)
     return strcmp(name, "embed_patches") == 0 ? embed_fault(l) : NULL;
 }
 
-const char *models_coverage_fault(bool is_cut)
+const char *models_launches_fault(bool is_cut)
 {
     const standin_launch *all;
     const size_t count = standin_launches(&all);
@@ -359,5 +358,7 @@ const char *models_coverage_fault(bool is_cut)
         if (fault)
             return fault;
     }
-    return !is_cut && p.next < p.rows ? "rows that no launch computes" : NULL;
+    return count == 0                   ? "nothing is launched"
+           : !is_cut && p.next < p.rows ? "rows that no launch computes"
+                                        : NULL;
 }

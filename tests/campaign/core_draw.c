@@ -1,45 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Draws descriptors, and spoils them. Fields are in desc_fields.c. */
-#include "descriptors.h"
+ * Descriptors of winattn.h that are right: random ones, and what tests and
+ * bench have. */
+#include "core_level.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "desc_fields.h"
 #include "kit/workloads.h"
-
-/* ---- Draws ---- */
-
-bool chance(random_state *r, int percent)
-{
-    return random_int(r, 0, 99) < percent;
-}
-
-cl_uint below(random_state *r, cl_uint count)
-{
-    return random_bits(r) % count;
-}
-
-cl_ulong one_of(random_state *r, const cl_ulong *list, size_t count)
-{
-    return list[below(r, (cl_uint)count)];
-}
-
-cl_ulong special_number(random_state *r)
-{
-    static const cl_ulong exact[] = {
-        3,           5,          7,          17,         48,
-        100,         1000,       0x7ffffffe, 0x80000001, 0xfffffffe,
-        0x100000001, 0x7fc00000, 0x7f800000, 0xff800000, 0x7f7fffff};
-    if (chance(r, 30))
-        return one_of(r, exact, sizeof exact / sizeof *exact);
-    const cl_ulong power = (cl_ulong)1 << random_int(r, 0, 63);
-    return power + (cl_ulong)random_int(r, -1, 1);
-}
-
-/* ---- Right ones ---- */
 
 static void draw_sizes(random_state *r, winattn_desc *d)
 {
@@ -213,45 +182,38 @@ static void take_case(random_state *r, winattn_desc *d)
     d->tier = (winattn_tier)ONE_OF(r, 0, 0, 0, 0, 1, 2, 3);
 }
 
-/* ---- Wrong ones ---- */
-
-static cl_ulong field_value(const winattn_desc *d, size_t field)
+void core_draw(random_state *r, level_desc *made)
 {
-    cl_ulong value = 0; /* the lower bytes come first */
-    memcpy(&value, (const unsigned char *)d + desc_fields[field].place,
-           desc_fields[field].bytes);
-    return value;
+    if (chance(r, 40))
+        take_case(r, &made->u.core);
+    else
+        draw_desc(r, &made->u.core);
 }
 
-/* Rather one that says something. */
-static size_t draw_field(random_state *r, const winattn_desc *d)
+void core_draw_small(random_state *r, level_desc *made)
 {
-    const size_t count = chance(r, 50) ? desc_plain_fields : desc_field_count;
-    size_t field = below(r, (cl_uint)count);
-    for (int tries = 0; tries < 8 && field_value(d, field) == 0; tries++)
-        field = below(r, (cl_uint)count);
-    return field;
+    winattn_desc d = {.struct_size = sizeof d,
+                      .variant = (winattn_variant)below(r, 2),
+                      .dtype = (winattn_dtype)below(r, 3),
+                      .windows = 5,
+                      .heads = 2,
+                      .queries = 16 + below(r, 3),
+                      .keys = 16,
+                      .head_dim = 16,
+                      .bias = (winattn_bias)below(r, 2),
+                      .passes = 1 + below(r, 3),
+                      .build_options = chance(r, 30) ? "-DX=1" : NULL};
+    made->u.core = d;
 }
 
-static void spoil(random_state *r, winattn_desc *d)
-{
-    const size_t field = draw_field(r, d);
-    const size_t other = (field + below(r, 7)) % desc_field_count;
-    cl_ulong value = special_number(r);
-    if (chance(r, 30))
-        value = field_value(d, field) + (cl_ulong)(chance(r, 50) ? 1 : -1);
-    else if (chance(r, 30))
-        value = field_value(d, other);
-    memcpy((unsigned char *)d + desc_fields[field].place, &value,
-           desc_fields[field].bytes);
-}
+/* ---- What pointers point to ---- */
 
 /* Whatever the library may read of an index must be there: the product of
  * what it takes for queries and keys. NULL where that is more than is worth
  * while. */
-static void give_index(random_state *r, made_desc *made)
+static void give_index(random_state *r, level_desc *made)
 {
-    winattn_desc *d = &made->desc;
+    winattn_desc *d = &made->u.core;
     wide queries = d->queries, keys = d->keys;
     if (d->grid.axes >= 1 && d->grid.axes <= WINATTN_AXES) {
         queries = 1;
@@ -276,7 +238,7 @@ static void give_index(random_state *r, made_desc *made)
     }
 }
 
-static void give_build_options(random_state *r, made_desc *made)
+static void give_build_options(random_state *r, level_desc *made)
 {
     const size_t length = (size_t)ONE_OF(r, 0, 4, 100, 3000, 70000);
     made->build_options = malloc(length + 1);
@@ -286,30 +248,20 @@ static void give_build_options(random_state *r, made_desc *made)
     made->build_options[length] = 0;
     if (length > 3)
         memcpy(made->build_options + length - 4, "-DY1", 4);
-    made->desc.build_options = made->build_options;
+    made->u.core.build_options = made->build_options;
 }
 
-made_desc desc_make(random_state *r)
+void core_finish(random_state *r, level_desc *made)
 {
-    made_desc made;
-    memset(&made, 0, sizeof made);
-    if (chance(r, 40))
-        take_case(r, &made.desc);
-    else
-        draw_desc(r, &made.desc);
-    made.desc.struct_size = sizeof made.desc;
-    for (cl_ulong n = ONE_OF(r, 0, 0, 0, 1, 1, 1, 2, 3); n > 0; n--) {
-        spoil(r, &made.desc);
-        made.is_spoilt = true;
-    }
-    give_index(r, &made);
+    give_index(r, made);
     if (chance(r, 2))
-        give_build_options(r, &made);
-    return made;
+        give_build_options(r, made);
 }
 
-void desc_free(made_desc *made)
+void core_release(level_desc *made)
 {
     free(made->index);
     free(made->build_options);
+    made->index = NULL;
+    made->build_options = NULL;
 }
