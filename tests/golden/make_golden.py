@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the golden vectors that the oracle is checked against.
 
-    python3 make_golden.py OUTPUT_FOLDER [PREFIX]
+    python3 make_golden.py OUTPUT_FOLDER
 
 Everything is computed by PyTorch and torchvision in double precision. Their
 versions go to OUTPUT_FOLDER/versions.txt. The vectors in this folder were made
-with the versions named there. With a prefix only the cases whose names begin
-so are made, and the versions go to versions_PREFIX.txt.
+with the versions named there.
 """
 import math
 import pathlib
@@ -16,13 +15,9 @@ import numpy
 import torch
 import torch.nn.functional as F
 import torchvision
-from torchvision.models.swin_transformer import (
-    ShiftedWindowAttention, ShiftedWindowAttentionV2,
-    _get_relative_position_bias, shifted_window_attention)
-from torchvision.models.video.swin_transformer import ShiftedWindowAttention3d
+from torchvision.models.swin_transformer import shifted_window_attention
 
 out = pathlib.Path(sys.argv[1])
-prefix = sys.argv[2] if len(sys.argv) > 2 else ""
 out.mkdir(parents=True, exist_ok=True)
 torch.set_default_dtype(torch.float64)
 
@@ -83,88 +78,6 @@ def swin(case, cosine, seed):
     save(case, "o", o.permute(0, 2, 1, 3))
     if cosine:
         save(case, "logit_scale", logit_scale.view(heads).float())
-
-
-def grid(case, size, window, shift, batch, seed):
-    """torchvision's modules on feature maps that they pad and shift, forward
-    and backward, everything visible from outside: the module has three times
-    the heads, so that its input is as wide as q, k and v together, and its
-    projections only copy; what the other heads do is left out. Values are
-    fp32's."""
-    torch.manual_seed(seed)
-    heads, dim = 2, 8
-    channels = heads * dim
-    cosine = case.endswith("v2")
-    kind = (ShiftedWindowAttentionV2 if cosine else
-            ShiftedWindowAttention if len(size) == 2 else
-            ShiftedWindowAttention3d)
-
-    def leaf(tensor):
-        return tensor.detach().float().double().requires_grad_()
-
-    module = kind(3 * channels, list(window), list(shift), 3 * heads)
-    module.eval()
-    copy = torch.zeros(3, 3 * channels, 3 * channels)
-    for part in range(3):
-        own = slice(part * channels, (part + 1) * channels)
-        copy[part, :channels, own] = torch.eye(channels)
-    module.qkv.weight.data = copy.view(9 * channels, 3 * channels)
-    module.proj.weight.data = torch.eye(3 * channels)
-    module.proj.bias.data.zero_()
-    # the values of the padding; torchvision drops the keys' of version 2
-    pads = leaf(torch.randn(3, channels))
-    bias = torch.zeros(3, 3 * channels)
-    bias[:, :channels] = pads.detach()
-    module.qkv.bias.data = bias.view(-1)
-    seen = pads.detach().clone()
-    if cosine:
-        seen[1] = 0
-    qkv = leaf(torch.randn(batch, *size, 3 * channels))
-    x = qkv - seen.view(-1)
-    logit_scale = None
-    if cosine:
-        # one below and one above the clamp to ln 100
-        logit_scale = leaf(torch.tensor([2.25, 5.0] * 3).view(-1, 1, 1))
-        rows = module.cpb_mlp(module.relative_coords_table.double())
-        table = leaf(16 * torch.sigmoid(rows).view(-1, 3 * heads))
-        o = shifted_window_attention(
-            x, module.qkv.weight, module.proj.weight,
-            _get_relative_position_bias(table, module.relative_position_index,
-                                        list(window)),
-            list(window), 3 * heads, list(shift), qkv_bias=module.qkv.bias,
-            proj_bias=module.proj.bias, logit_scale=logit_scale,
-            training=False)
-    else:
-        module.relative_position_bias_table = torch.nn.Parameter(leaf(
-            torch.randn_like(module.relative_position_bias_table)))
-        table = module.relative_position_bias_table
-        o = module(x)
-    o = o[..., :channels]
-    d_o = leaf(torch.randn_like(o))
-    o.backward(d_o)
-    # a bias has its gradient from all tokens, the padding's part is the rest
-    of_bias = module.qkv.bias.grad.view(3, 3 * channels)[:, :channels]
-    of_tokens = qkv.grad.view(-1, 3, channels).sum(0)
-    d_pads = of_bias - of_tokens
-    assert d_pads[0].abs().max() < 1e-12 # nobody keeps its queries' results
-
-    def show(name, tensor, *shape):
-        save(case, name, tensor.reshape(*shape).float())
-
-    show("qkv", qkv, batch, *size, 3, heads, dim)
-    show("dqkv", qkv.grad, batch, *size, 3, heads, dim)
-    show("o", o, batch, *size, heads, dim)
-    show("d_o", d_o, batch, *size, heads, dim)
-    show("table", table[:, :heads], -1, heads)
-    show("dtable", table.grad[:, :heads], -1, heads)
-    show("pad_v", pads[2], heads, dim)
-    show("d_pad_v", d_pads[2], heads, dim)
-    if cosine:
-        show("logit_scale", logit_scale[:heads], heads)
-        show("dlogit_scale", logit_scale.grad[:heads], heads)
-    else:
-        show("pad_k", pads[1], heads, dim)
-        show("d_pad_k", d_pads[1], heads, dim)
 
 
 def sliding(case, queries, keys, block, window, offset, seed, scale):
@@ -237,16 +150,11 @@ CASES = (
     (gradients, "gradients_sliding", "sliding", 7),
     (swin, "swin_v1", False, 1),
     (swin, "swin_v2", True, 2),
-    (grid, "grid_v1", (10, 16), (7, 7), (3, 3), 2, 9),
-    (grid, "grid_v2", (9, 13), (8, 8), (4, 4), 1, 10),
-    # its window is clipped to 5 x 7 x 7
-    (grid, "grid_3d", (5, 9, 11), (8, 7, 7), (4, 3, 3), 1, 11),
     (sliding, "sliding", 75, 75, 16, 2, 0, 3, 0.3),
     (sliding, "sliding_cache", 20, 75, 16, 3, 55, 4, 0.25),
 )
 for make, case, *arguments in CASES:
-    if case.startswith(prefix):
-        make(case, *arguments)
-(out / f"versions{'_' + prefix if prefix else ''}.txt").write_text(
+    make(case, *arguments)
+(out / "versions.txt").write_text(
     f"torch {torch.__version__}\ntorchvision {torchvision.__version__}\n"
     f"numpy {numpy.__version__}\n")
