@@ -307,7 +307,8 @@ static winattn_status open_file(world *w, const char *path)
 
 winattn_status open_weights(world *w)
 {
-    return open_file(w, GOLDEN_FOLDER "/models/torchvision_v1.safetensors");
+    return open_file(w, GOLDEN_FOLDER
+                     "/sources/torchvision_v1/model.safetensors");
 }
 
 winattn_status open_weights_beside(world *w) { return open_file(w, beside); }
@@ -371,7 +372,8 @@ bool models_read_files(void)
 {
     winattn_swin_weights *weights;
     const winattn_status status = winattn_swin_weights_open(
-        GOLDEN_FOLDER "/models/torchvision_v1.safetensors", NULL, &weights);
+        GOLDEN_FOLDER "/sources/torchvision_v1/model.safetensors", NULL,
+        &weights);
     winattn_swin_weights_destroy(weights);
     return status != WINATTN_UNSUPPORTED_PROBLEM;
 }
@@ -401,7 +403,7 @@ bool models_set_folder(const char *folder)
 {
     char path[1100];
     snprintf(beside, sizeof beside, "%s/model.safetensors", folder);
-    if (!copy_file(GOLDEN_FOLDER "/models/transformers_v2.safetensors",
+    if (!copy_file(GOLDEN_FOLDER "/sources/transformers_v2/model.safetensors",
                    beside)) {
         perror(beside);
         return false;
@@ -416,7 +418,7 @@ bool models_set_folder(const char *folder)
     FILE *file = fopen(path, "wb");
     if (file)
         fputs("{\"model_type\":\"swinv2\",\"window_size\":4,"
-              "\"image_size\":[44,36]}",
+              "\"image_size\":[64,96]}",
               file);
     if (!file || fclose(file) != 0) {
         perror(path);

@@ -16,7 +16,8 @@ Of each case there is a folder with the files that the library writes
     P.stage0...   [height, width, channels], the map after a stage's blocks;
                   of pictures but the first one, only the last map
     P.errors      [fp32, fp16, bf16][logits, stage 0, ...]: how far the library
-                  itself is off in these types, as in make_models.py
+                  itself is off in these types, in the 2-norm, relative to
+                  the double precision
 
 Pictures are of the size that the model was made for, which is no square, and
 where the library takes others, of other sizes: with maps that are padded,

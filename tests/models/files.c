@@ -10,46 +10,17 @@
 
 #define HEADER_SIZE 65536
 
-const char *const golden_models[] = {
-    "torchvision_v1",  "torchvision_v2",  "timm_v1", "timm_v2",
-    "transformers_v1", "transformers_v2", NULL,
-};
+const char *const sources[] = {
+    "torchvision_v1",  "torchvision_v2",  "timm_v1",
+    "timm_v2",         "microsoft_v1",    "microsoft_v2",
+    "transformers_v1", "transformers_v2", NULL};
 
-const char *golden_path(const char *model)
+const char *source_path(const char *source)
 {
     static char path[1024];
-    snprintf(path, sizeof path, "%s/models/%s.safetensors", GOLDEN_FOLDER,
-             model);
+    snprintf(path, sizeof path, "%s/sources/%s/model.safetensors",
+             GOLDEN_FOLDER, source);
     return path;
-}
-
-/* The next `count` numbers of a shape. */
-static void take(const double **at, cl_uint *to, uint32_t count)
-{
-    while (count-- > 0)
-        *to++ = (cl_uint) * (*at)++;
-}
-
-wa_swin_config golden_config(const char *model)
-{
-    char name[64];
-    wa_swin_config config = {.struct_size = sizeof config, .in_channels = 3};
-    snprintf(name, sizeof name, "models/%s", model);
-    npy_array shape = loaded(name, "shape");
-    const double *at = shape.value;
-    take(&at, &config.generation, 1);
-    take(&at, config.patch, 2);
-    take(&at, &config.channels, 1);
-    take(&at, &config.stages, 1);
-    take(&at, config.depths, config.stages);
-    take(&at, config.heads, config.stages);
-    for (uint32_t i = 0; i < config.stages; i++)
-        take(&at, config.window[i], 2);
-    for (uint32_t i = 0; i < config.stages; i++)
-        take(&at, config.position_window[i], 2);
-    assert_int_equal(at - shape.value, shape.count);
-    npy_free(&shape);
-    return config;
 }
 
 static file_bytes assemble(const char *header, const unsigned char *data,
@@ -118,7 +89,7 @@ file_bytes file_edited(const wa_safetensors *file, edit_tensor *edit,
         assert_non_null(values);
         memset(values + at, 0, size);
         memcpy(values + at, e.values ? e.values : t->bytes,
-               size < t->size ? size : t->size);
+               e.values || size < t->size ? size : t->size);
         at += size;
     }
     wa_append(header, HEADER_SIZE, "}");
@@ -129,20 +100,29 @@ file_bytes file_edited(const wa_safetensors *file, edit_tensor *edit,
     return made;
 }
 
-wa_swin_weights *opened(const char *model, const wa_swin_config *config)
+wa_swin_weights *opened(const char *source)
 {
     winattn_swin_weights *weights = NULL;
     assert_status(
-        winattn_swin_weights_open(golden_path(model), config, &weights), 0,
-        "");
+        winattn_swin_weights_open(source_path(source), NULL, &weights), 0, "");
     assert_non_null(weights);
     return weights;
 }
 
-wa_safetensors *tensors_of(const char *model)
+wa_swin_config source_config(const char *source)
+{
+    wa_swin_weights *weights = opened(source);
+    wa_swin_config config = weights->config;
+    const size_t known = offsetof(wa_swin_config, hidden);
+    winattn_swin_weights_destroy(weights);
+    memset((char *)&config + known, 0, sizeof config - known);
+    return config;
+}
+
+wa_safetensors *tensors_of(const char *source)
 {
     wa_safetensors *file;
-    assert_status(wa_safetensors_open(golden_path(model), &file), 0, "");
+    assert_status(wa_safetensors_open(source_path(source), &file), 0, "");
     return file;
 }
 

@@ -8,18 +8,19 @@
 #include "models/safetensors.h"
 #include "models/swin_weights.h"
 
-/* The golden models, NULL at the end. */
-extern const char *const golden_models[];
+/* Names of golden/sources, NULL at the end. */
+extern const char *const sources[];
 
-/* The path of a golden model's file; until the next call. */
-const char *golden_path(const char *model);
+/* The path of a source's weights; until the next call. */
+const char *source_path(const char *source);
 
-/* The shape of a golden model, as its CASE_shape says. */
-wa_swin_config golden_config(const char *model);
+/* A source, opened with what stands beside it, and its tensors. */
+wa_swin_weights *opened(const char *source);
+wa_safetensors *tensors_of(const char *source);
 
-/* A golden model, opened, and its tensors. */
-wa_swin_weights *opened(const char *model, const wa_swin_config *config);
-wa_safetensors *tensors_of(const char *model);
+/* Of its shape what tensors may not say: all but hidden channels, classes and
+ * what follows these. */
+wa_swin_config source_config(const char *source);
 
 /* Are the numbers of the tensor those from `values` on? */
 void assert_tensor(const wa_safetensors *file, const char *name,
@@ -41,7 +42,7 @@ typedef struct file_edit {
     uint32_t axes;
     uint64_t extent[WA_TENSOR_AXES];
     bool dropped;
-    const void *values; /* NULL: the file's */
+    const void *values; /* of the type and shape; NULL: the file's */
 } file_edit;
 
 typedef void edit_tensor(file_edit *tensor, void *data);

@@ -13,7 +13,6 @@ these sizes. Libraries that are not installed are left out; ends with 77
 without torch, torchvision or safetensors.
 """
 import copy
-import functools
 import pathlib
 import subprocess
 import sys
@@ -23,20 +22,23 @@ try:
     import safetensors.torch
     import torch
     import torchvision
-except ImportError as error:
-    print(f"skipped: {error}")
+    sys.dont_write_bytecode = True
+    sys.path.append(str(pathlib.Path(__file__).parent.parent / "golden"))
+    from make_models import draw, error, run
+except ImportError as missing:
+    print(f"skipped: {missing}")
     sys.exit(77)
 
 try:
     import timm
     from timm.models import save_for_hf
-except ImportError as error:
-    print(f"without timm: {error}")
+except ImportError as missing:
+    print(f"without timm: {missing}")
     timm = None
 try:
     import transformers
-except ImportError as error:
-    print(f"without transformers: {error}")
+except ImportError as missing:
+    print(f"without transformers: {missing}")
     transformers = None
 
 BATCH = 2
@@ -46,28 +48,6 @@ TYPES = (("fp32", torch.float32), ("fp16", torch.float16),
          ("bf16", torch.bfloat16))
 GPU = "cuda" if torch.cuda.is_available() else "cpu"
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-def draw(name, shape):
-    """Weights that fp32, fp16 and bf16 hold, so that errors are those of the
-    computation alone."""
-    if "logit_scale" in name:
-        values = torch.log(2 + 10 * torch.rand(shape))
-    elif "relative_position_bias_table" in name:
-        values = torch.randn(shape)
-    elif "cpb_mlp.0.weight" in name:
-        values = torch.randn(shape) * 0.5
-    elif "cpb_mlp.2.weight" in name:
-        values = torch.randn(shape) * 0.05
-    elif len(shape) == 1 and "weight" in name:
-        values = 1 + 0.2 * torch.randn(shape)
-    elif len(shape) == 1:
-        values = 0.2 * torch.randn(shape)
-    else:
-        values = torch.randn(shape) * (numpy.prod(shape[1:]) ** -0.5)
-    values = values.to(torch.bfloat16).double()
-    values[values.abs() < 2.0 ** -14] = 0
-    return values
 
 
 def save(folder, state):
@@ -140,20 +120,8 @@ def cases():
 
 def run_torch(model, stages, x):
     """Logits and the maps of all stages."""
-    maps = []
-    hooks = [part.register_forward_hook(
-        lambda _, __, out: maps.append(
-            (out[0] if isinstance(out, tuple) else out).double().cpu()))
-        for part in stages(model)]
-    normalize = torch.nn.functional.normalize
-    if x.dtype == torch.float16:  # 1e-12 is 0 there
-        torch.nn.functional.normalize = functools.partial(normalize, eps=1e-6)
-    with torch.no_grad():
-        logits = model.to(GPU)(x.to(GPU))
-    torch.nn.functional.normalize = normalize
-    for hook in hooks:
-        hook.remove()
-    return [getattr(logits, "logits", logits).double().cpu()] + maps
+    return [result.double().cpu()
+            for result in run(model.to(GPU), stages, x.to(GPU))]
 
 
 def run_winattn(tool, folder, dtype, size, device):
@@ -169,17 +137,13 @@ def run_winattn(tool, folder, dtype, size, device):
             [numpy.load(folder / "logits.npy")] + maps]
 
 
-def error(result, truth):
-    return float((result.flatten() - truth.flatten()).norm() / truth.norm())
-
-
 def check(tool, folder, name, size, make, device):
     torch.manual_seed(27)
     model, stages, save_model = make()
     model.eval()
     with torch.no_grad():
         for part, parameter in model.named_parameters():
-            parameter.copy_(draw(part, tuple(parameter.shape)))
+            parameter.copy_(draw(part, tuple(parameter.shape), gain=1))
     for old in folder.glob("*config.json"):
         old.unlink()
     save_model(folder)

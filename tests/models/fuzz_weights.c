@@ -13,19 +13,6 @@
 
 /* ---- First inputs ---- */
 
-/* A quarter of the channels. Tables and what follows from windows stay. */
-static void shrink(file_edit *tensor, void *data)
-{
-    (void)data;
-    if (strstr(tensor->name, "relative_position_index") ||
-        strstr(tensor->name, "relative_coords_table"))
-        return;
-    for (uint32_t i = 0; i < tensor->axes; i++)
-        if (tensor->extent[i] >= 8 &&
-            !(i == 0 && strstr(tensor->name, "bias_table")))
-            tensor->extent[i] /= 4;
-}
-
 static const char *const beside_texts[] = {
     "{\"architecture\":\"swinv2_base_window12to16_192to256\"}",
     "{\"model_type\":\"swinv2\",\"window_size\":16,\"image_size\":[256,256],"
@@ -38,16 +25,6 @@ static const char *const beside_texts[] = {
     "\"image_mean\":[0.5,0.5,0.5],\"rescale_factor\":0.00392156862745098}",
 };
 
-static file_bytes shrunk(const char *model)
-{
-    wa_safetensors *file;
-    EXPECT(wa_safetensors_open(golden_path(model), &file) == 0,
-           winattn_last_reason());
-    const file_bytes made = file_edited(file, shrink, NULL);
-    wa_safetensors_close(file);
-    return made;
-}
-
 static file_bytes read_whole(const char *path)
 {
     file_bytes file;
@@ -57,7 +34,7 @@ static file_bytes read_whole(const char *path)
     return file;
 }
 
-/* A shrunk model in two shards with an index, and another index, in which
+/* A model in two shards with an index, and another index, in which
  * the first shard is FUZZED; once for all. */
 #define FUZZED "model-0000F-of-00002.safetensors"
 #define FIRST "model-00001-of-00002.safetensors"
@@ -72,13 +49,11 @@ static void make_set(void)
     made = true;
     EXPECT(scratch_make(), "a folder");
     atexit(scratch_remove);
-    file_bytes bytes = shrunk("torchvision_v1");
-    EXPECT(wa_safetensors_read(bytes.bytes, bytes.size, &file) == 0,
+    EXPECT(wa_safetensors_open(source_path("torchvision_v1"), &file) == 0,
            winattn_last_reason());
     EXPECT(write_shards(file, folder_named(""), 2), "shards");
     wa_safetensors_close(file);
-    free(bytes.bytes);
-    bytes = read_whole(folder_named(INDEX));
+    const file_bytes bytes = read_whole(folder_named(INDEX));
     bytes.bytes[bytes.size - 1] = 0;
     while ((at = strstr((char *)bytes.bytes, FIRST)) != NULL)
         memcpy(at, FUZZED, strlen(FUZZED));
@@ -90,8 +65,8 @@ size_t first_inputs(file_bytes *inputs, size_t most)
 {
     static const char *const of_set[] = {INDEX, FIRST};
     size_t count = 0;
-    for (; golden_models[count] && count < most; count++)
-        inputs[count] = shrunk(golden_models[count]);
+    for (; sources[count] && count < most; count++)
+        inputs[count] = read_whole(source_path(sources[count]));
     for (size_t i = 0;
          i < sizeof beside_texts / sizeof *beside_texts && count < most;
          i++, count++) {
@@ -143,7 +118,7 @@ static void read_beside(const uint8_t *data, size_t size)
         wa_swin_beside beside;
         if (!file->names) { /* once for all */
             wa_safetensors *tensors;
-            EXPECT(wa_safetensors_open(golden_path(models[i / 2]), &tensors) ==
+            EXPECT(wa_safetensors_open(source_path(models[i / 2]), &tensors) ==
                            0 &&
                        wa_swin_names_of(tensors, &file->names,
                                         &file->prefix) == 0,

@@ -248,7 +248,7 @@ static void test_shards(void **state)
     wa_safetensors *file, *none;
     char folder[4300];
     (void)state;
-    assert_status(wa_safetensors_open(golden_path("torchvision_v1"), &file), 0,
+    assert_status(wa_safetensors_open(source_path("torchvision_v1"), &file), 0,
                   "");
     snprintf(folder, sizeof folder, "%s", folder_named(""));
     assert_true(write_shards(file, folder, 3));
@@ -285,10 +285,8 @@ static void test_weights(void **state)
     wa_safetensors *file;
     winattn_swin_weights *want, *got;
     (void)state;
-    const wa_swin_config config = golden_config("transformers_v2");
-    const char *golden = golden_path("transformers_v2");
-    assert_status(winattn_swin_weights_open(golden, &config, &want), 0, "");
-    assert_status(wa_safetensors_open(golden, &file), 0, "");
+    want = opened("transformers_v2");
+    file = tensors_of("transformers_v2");
     assert_true(write_shards(file, folder_named(""), 2));
     remove_all(folder_named("model.safetensors"));
     for (size_t i = 0; i < 2; i++) {
@@ -297,7 +295,7 @@ static void test_weights(void **state)
             winattn_swin_weights_open(folder_named(paths[i]), NULL, &got),
             WINATTN_INVALID_FILE, "windows");
         write_text("config.json", "{\"model_type\":\"swinv2\",\"window_size\":"
-                                  "4,\"image_size\":[44,36]}");
+                                  "4,\"image_size\":[64,96]}");
         assert_status(
             winattn_swin_weights_open(folder_named(paths[i]), NULL, &got), 0,
             "");

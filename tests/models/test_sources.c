@@ -13,28 +13,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files.h"
 #include "model_run.h"
-#include "models/safetensors.h"
 
 /* In fp32; in other types, and where it is more, the errors of PyTorch in the
  * same type count. */
 #define MOST_ERROR 2e-5
 #define OF_PYTORCH 1.5
 
-static const char *const sources[] = {
-    "torchvision_v1", "torchvision_v2", "timm_v1",         "timm_v2",
-    "microsoft_v1",   "microsoft_v2",   "transformers_v1", "transformers_v2"};
-
-#define SOURCES (sizeof sources / sizeof *sources)
 #define TIMM_V2 3 /* rolls before it pads, and keeps its shifts */
 #define OUTPUTS (1 + WINATTN_SWIN_STAGES)
 
-static const char *path_of(const char *source, const char *file)
+static wa_safetensors *truth_file(const char *source)
 {
-    static char path[4096];
-    snprintf(path, sizeof path, "%s/sources/%s/%s.safetensors", GOLDEN_FOLDER,
-             source, file);
-    return path;
+    char path[1024];
+    wa_safetensors *truth;
+    snprintf(path, sizeof path, "%s/sources/%s/truth.safetensors",
+             GOLDEN_FOLDER, source);
+    assert_status(wa_safetensors_open(path, &truth), 0, "");
+    return truth;
 }
 
 /* A tensor of a picture, NULL if there is none; its numbers are to be freed.
@@ -96,15 +93,10 @@ static void check_outputs(const char *source, winattn_dtype dtype,
 
 static void check_source(const char *source, winattn_dtype dtype)
 {
-    wa_safetensors *truth;
-    winattn_swin_weights *weights;
+    wa_safetensors *truth = truth_file(source);
+    winattn_swin_weights *weights = opened(source);
     const wa_file_tensor *found;
     double *input;
-    assert_status(wa_safetensors_open(path_of(source, "truth"), &truth), 0,
-                  "");
-    assert_status(
-        winattn_swin_weights_open(path_of(source, "model"), NULL, &weights), 0,
-        "");
     size_t picture = 0;
     for (; (input = truth_of(truth, picture, "input", &found)); picture++) {
         const winattn_model_desc desc = {.dtype = dtype,
@@ -128,7 +120,7 @@ static void each_source(void **state)
     const bool is_cpu = tier_under_test() == WINATTN_TIER_CPU;
     (void)state;
     /* row 0, as every third row from there on is of fp32 */
-    for (size_t i = 0; i < SOURCES; i++)
+    for (size_t i = 0; sources[i]; i++)
         for (int dtype = WINATTN_FP32; dtype <= WINATTN_BF16; dtype++)
             if (is_chosen(0, is_cpu || i == TIMM_V2, (winattn_dtype)dtype))
                 check_source(sources[i], (winattn_dtype)dtype);
