@@ -239,6 +239,9 @@ static size_t span_bytes(const tensor_data *t)
     return (last + 1) * kind_size(t->kind);
 }
 
+/* What is read alone has as many bytes as it needs, and where it is contiguous
+ * begins with its buffer: a GPU in software tells of reads before and behind
+ * it. */
 void data_place(case_buffers *d)
 {
     static const int heads_first[4] = {0, 1, 2, 3};
@@ -265,9 +268,6 @@ void data_place(case_buffers *d)
                            (id >= T_DQ && id <= T_DV && complete)) &&
                           part < shared;
         t->buffer = packs && part > 0 ? d->tensor[first].buffer : d->buffers++;
-        /* What is read alone has as many bytes as it needs, and where it is
-         * contiguous begins with its buffer: a GPU in software tells of reads
-         * before and behind it. */
         t->offset = t->is_output || layout != LAYOUT_CONTIGUOUS ? GUARD : 0;
         /* tokens on a grid and tables have their heads inside */
         const bool inside = t->on_grid || ((id == T_BIAS || id == T_DBIAS) &&
