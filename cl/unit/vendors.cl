@@ -93,6 +93,7 @@ INLINE int row_swizzle(int row, const int pitch) { return 0; }
 #define KEEP_LOCAL(p) (p)
 #define TO_TF32(x) as_uint(x) /* no unit of theirs has it */
 
+#ifndef ASYNC_COPIES
 #define ASYNC_COPIES 0
 #define END_COPIES()
 #define AWAIT_COPIES(newer)
@@ -107,6 +108,7 @@ INLINE void copy_4(__local void *to, __global const void *from, int exists)
 {
     *(__local uint *)to = exists ? *(__global const uint *)from : 0u;
 }
+#endif
 
 #define TEAM_SYNC(team) barrier(CLK_LOCAL_MEM_FENCE)
 #define TEAMS_SYNC_TOGETHER (WINDOWS_PER_GROUP > 1)
