@@ -19,11 +19,7 @@ typedef float mask_storage;
 #endif
 
 /* The distance of neighbouring keys in bias or mask. */
-#if ADJACENT_KEYS
-#define KEY_STRIDE(layout) 1u
-#else
-#define KEY_STRIDE(layout) ((layout).column)
-#endif
+#define KEY_STRIDE(layout) (ADJACENT_KEYS ? 1u : (layout).column)
 
 #if BIAS && TABLE == 2
 #define BIAS_PARAMETER                                                        \
@@ -34,7 +30,7 @@ typedef float mask_storage;
 #define BIAS_TENSORS .bias = bias,
 #else
 #define BIAS_PARAMETER
-#define BIAS_TENSORS
+#define BIAS_TENSORS .bias = 0,
 #endif
 #if MASK_READS_REGIONS(MASK)
 #define MASK_PARAMETERS                                                       \
@@ -46,18 +42,27 @@ typedef float mask_storage;
 #define MASK_TENSORS .mask = mask,
 #else
 #define MASK_PARAMETERS
-#define MASK_TENSORS
+#define MASK_TENSORS .mask = 0,
 #endif
 #if VARIANT == COSINE
 #define LOGIT_SCALE_PARAMETER __global const float *logit_scale,
+#define LOGIT_SCALE logit_scale
+#define HEAD_SCALE(args, logit_scale, head)                                   \
+    cosine_scale(args, logit_scale, head)
 #else
 #define LOGIT_SCALE_PARAMETER
+#define LOGIT_SCALE 0
+#define HEAD_SCALE(args, logit_scale, head) ((args)->scale)
 #endif
 #if PADDING == 1
 #define PAD_PARAMETERS                                                        \
     __global const storage *pad_k, __global const storage *pad_v,
+/* The channels of a key head's tokens of the padding, 0 for zeros. */
+#define PAD_ROW(args, name, flag, kv_head)                                    \
+    ((args).flags & flag ? name + plane(&(args).name, 0, kv_head) : 0)
 #else
 #define PAD_PARAMETERS
+#define PAD_ROW(args, name, flag, kv_head) 0
 #endif
 
 /* The parameters of every forward kernel, in the order that the host sets. */
@@ -78,14 +83,6 @@ typedef float mask_storage;
         __global const float *lse, __global const storage *d_o,               \
         __global const float *d_lse, __global storage *dq,                    \
         __global storage *dk, __global storage *dv, __global float *workspace
-
-/* The channels of a key head's tokens of the padding, 0 for zeros. */
-#if PADDING == 1
-#define PAD_ROW(args, name, flag, kv_head)                                    \
-    ((args).flags & flag ? name + plane(&(args).name, 0, kv_head) : 0)
-#else
-#define PAD_ROW(args, name, flag, kv_head) 0
-#endif
 
 typedef struct work_tile {
     ulong window;

@@ -12,19 +12,26 @@ REQUIRE(ADJACENT_KEYS)
 REQUIRE(TABLE)
 REQUIRE(KEEPS_TABLE)
 REQUIRE(BLOCK_KEYS)
-#if TABLE == 1
+#if TABLE != 1
+#define TABLE_WINDOW_1 1
+#define TABLE_WINDOW_2 1
+#define TABLE_STEP_0 0
+#define TABLE_STEP_1 0
+#define TABLE_CENTER 0
+#endif
 REQUIRE(TABLE_WINDOW_1)
 REQUIRE(TABLE_WINDOW_2)
 REQUIRE(TABLE_STEP_0)
 REQUIRE(TABLE_STEP_1)
 REQUIRE(TABLE_CENTER)
-#endif
 #if VARIANT == SLIDING
 #define NQ args.queries
 #define NK args.keys
+#define KEY_COUNT(args) ((args)->keys)
 #define STREAMING 1
 #else
 REQUIRE(NK)
+#define KEY_COUNT(args) NK
 #define STREAMING (NK > BLOCK_KEYS)
 #endif
 
@@ -32,13 +39,8 @@ REQUIRE(NK)
 /* Gradients: the error of rows' deltas that may stay, as a part of the 2-norm
  * of their dS. Where v's rows have nothing in common, the rounding of a stored
  * o seldom makes as much. */
-#if DTYPE == 0
-#define DELTA_TOLERANCE 0x1p-20f
-#elif DTYPE == 1
-#define DELTA_TOLERANCE 0x1.6p-11f
-#else
-#define DELTA_TOLERANCE 0x1.6p-8f
-#endif
+#define DELTA_TOLERANCE                                                       \
+    (DTYPE == 0 ? 0x1p-20f : DTYPE == 1 ? 0x1.6p-11f : 0x1.6p-8f)
 /* And what they may leave in rows of dQ, as a part of the 2-norm of these. An
  * error of delta is there times the row's mean key by P: nearly nothing where
  * P is spread over many keys, and a whole key where one has most of it. */

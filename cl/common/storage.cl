@@ -24,11 +24,7 @@ REQUIRE(HALVES_FROM_BITS)
 
 /* a * b + c. A device without the instruction would compute fma in software,
  * a hundred times slower. */
-#if HAS_FMA
-#define FMA(a, b, c) fma(a, b, c)
-#else
-#define FMA(a, b, c) mad(a, b, c)
-#endif
+#define FMA(a, b, c) (HAS_FMA ? fma(a, b, c) : mad(a, b, c))
 
 INLINE float load_f32(__global const float *p, ulong i) { return p[i]; }
 #define DEFINE_VECTOR_LOAD_F32(n)                                             \
@@ -37,27 +33,19 @@ INLINE float load_f32(__global const float *p, ulong i) { return p[i]; }
         return JOIN(vload, n)(0, p);                                          \
     }
 
-#if DTYPE == 0
-typedef uint storage_bits;
-#define WORD_ELEMENTS 1
-#else
-typedef ushort storage_bits;
-#define WORD_ELEMENTS 2
-#endif
-/* elements of 16 bytes */
-#define CHUNK (4 * WORD_ELEMENTS)
+/* Numbers in pairs, as fewer instructions make them of words. */
+INLINE float4 widen_bf16(uint2 pairs)
+{
+    return as_float4((uint4)(pairs.x << 16, pairs.x & 0xffff0000u,
+                             pairs.y << 16, pairs.y & 0xffff0000u));
+}
 
-/* Bits of the exponent: where all are set there is no number. */
-#if DTYPE == 0
-#define EXPONENT 0x7f800000u
-#elif DTYPE == 1
-#define EXPONENT 0x7c00u
-#else
-#define EXPONENT 0x7f80u
-#endif
-
+/* EXPONENT: bits of it; where all are set there is no number. */
 #if DTYPE == 0
 typedef float storage;
+typedef uint storage_bits;
+#define WORD_ELEMENTS 1
+#define EXPONENT 0x7f800000u
 #define SUFFIX _f32
 INLINE void store_f32(float x, __global float *p, ulong i) { p[i] = x; }
 #define DEFINE_VECTOR_ACCESS(n)                                               \
@@ -70,6 +58,9 @@ INLINE void store_f32(float x, __global float *p, ulong i) { p[i] = x; }
 
 #elif DTYPE == 1
 typedef half storage;
+typedef ushort storage_bits;
+#define WORD_ELEMENTS 2
+#define EXPONENT 0x7c00u
 #define SUFFIX _fp16
 INLINE float load_fp16(__global const half *p, ulong i)
 {
@@ -111,13 +102,10 @@ INLINE void store_fp16(float x, __global half *p, ulong i)
 
 #else
 typedef ushort storage;
+typedef ushort storage_bits;
+#define WORD_ELEMENTS 2
+#define EXPONENT 0x7f80u
 #define SUFFIX _bf16
-/* Numbers in pairs, as fewer instructions make them of words. */
-INLINE float4 widen_bf16(uint2 pairs)
-{
-    return as_float4((uint4)(pairs.x << 16, pairs.x & 0xffff0000u,
-                             pairs.y << 16, pairs.y & 0xffff0000u));
-}
 INLINE float load_bf16(__global const ushort *p, ulong i)
 {
     return as_float((uint)p[i] << 16);
@@ -152,6 +140,9 @@ INLINE void store_bf16(float x, __global ushort *p, ulong i)
          p);                                                                  \
     }
 #endif
+
+/* elements of 16 bytes */
+#define CHUNK (4 * WORD_ELEMENTS)
 
 #define LOAD JOIN(load, SUFFIX)
 #define STORE JOIN(store, SUFFIX)

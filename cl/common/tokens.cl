@@ -23,50 +23,46 @@
 REQUIRE(GRID)
 REQUIRE(PADDING)
 REQUIRE(KEEPS_TOKENS)
+/* The number of a grid of the batch, without grids of a window; and how far
+ * something is from its plane's start. On a grid the host has checked that 32
+ * bits suffice. */
 #if GRID
+typedef uint grid_number;
+typedef uint plane_offset;
+#else
+typedef ulong grid_number;
+typedef ulong plane_offset;
+#define WINDOW_0 1
+#define WINDOW_1 1
+#define WINDOW_2 1
+#endif
 REQUIRE(WINDOW_0)
 REQUIRE(WINDOW_1)
 REQUIRE(WINDOW_2)
 #define WINDOW_TOKENS (WINDOW_0 * WINDOW_1 * WINDOW_2)
-#endif
 
 /* What is kept of a token in local memory, for all of a team's work-items: its
  * position, and with 8 for a token that exists the sides of the shift
  * boundaries. */
 typedef uint4 kept_token;
 
-/* What all tokens of a window have in common. */
+/* What all tokens of a window have in common; without a grid, only `grid`. */
 typedef struct window_coord {
-#if GRID
-    uint grid;     /* of the batch */
+    grid_number grid;
     uint first[3]; /* position of its first token, not wrapped: less than a
                       window behind the padded size at most */
     uint shift_boundaries; /* bit a: tokens on both sides of a shift boundary
                               across axis a */
-#if KEEPS_TOKENS
-    __local const kept_token *tokens; /* of the window; not set here */
-#endif
-#else
-    ulong grid; /* the window */
-#endif
+    __local const kept_token *tokens; /* with KEEPS_TOKENS; not set here */
 } window_coord;
 
 typedef struct token {
-#if GRID
-    uint at[3]; /* position; of a token of the padding, the nearest other's */
-#if PADDING
+    uint at[3]; /* position; of a token of the padding, the nearest other's;
+                   without a grid the last is its number in the window */
     int exists;
-#endif
-#else
-    uint row;
-#endif
 } token;
 
-#if PADDING
-#define EXISTS(token) ((token).exists)
-#else
-#define EXISTS(token) 1
-#endif
+#define EXISTS(token) (!PADDING || (token).exists)
 
 /* a % b and a / b; a GPU divides 64 bits slowly. */
 INLINE ulong remainder_of(ulong a, ulong b)
@@ -80,18 +76,18 @@ INLINE ulong quotient_of(ulong a, ulong b)
 
 /* How far tokens were rolled along axis a. Rolled before it is padded, one
  * that a window covers may be shifted by more than its size. */
-#if GRID == 2
 #define ROLL(a)                                                               \
-    (grid->shift[a] < grid->size[a] ? grid->shift[a]                          \
-                                    : grid->shift[a] % grid->size[a])
-#else
-#define ROLL(a) grid->shift[a]
-#endif
+    (GRID != 2 || grid->shift[a] < grid->size[a]                              \
+         ? grid->shift[a]                                                     \
+         : grid->shift[a] % grid->size[a])
 
 INLINE window_coord locate_window(const grid_layout *grid, ulong window)
 {
     window_coord coord;
-#if GRID
+    if (!GRID) {
+        coord.grid = window;
+        return coord;
+    }
     const uint last_two = grid->windows[1] * grid->windows[2];
     const uint all = grid->windows[0] * last_two;
     coord.grid = (uint)quotient_of(window, all);
@@ -106,9 +102,6 @@ INLINE window_coord locate_window(const grid_layout *grid, ulong window)
         grid->shift_boundaries & ((w0 + 1 == grid->windows[0] ? 1u : 0u) |
                                   (w1 + 1 == grid->windows[1] ? 2u : 0u) |
                                   (w2 + 1 == grid->windows[2] ? 4u : 0u));
-#else
-    coord.grid = window;
-#endif
     return coord;
 }
 
@@ -116,9 +109,8 @@ INLINE window_coord locate_window(const grid_layout *grid, ulong window)
 INLINE int holds_padding(const grid_layout *grid, const window_coord *coord)
 {
     int holds = 0;
-#if PADDING
     const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
-    UNROLL_FOR (int a = 0; a < 3; a++) {
+    UNROLL_FOR (int a = 0; PADDING && a < 3; a++) {
         const uint padded = grid->windows[a] * window[a];
         const uint at = coord->first[a];
         const uint first =
@@ -126,7 +118,6 @@ INLINE int holds_padding(const grid_layout *grid, const window_coord *coord)
                       : min(at, at - padded);
         holds |= grid->size[a] < padded && first + window[a] > grid->size[a];
     }
-#endif
     return holds;
 }
 
@@ -134,38 +125,37 @@ INLINE token compute_token(const grid_layout *grid, const window_coord *coord,
                            uint row)
 {
     token t;
-#if GRID
+    if (!GRID) {
+        t.at[2] = row;
+        return t;
+    }
     /* compilers do not know that a row of a plane of windows lies in it */
     const uint plane = WINDOW_0 == 1 ? 0 : row / (WINDOW_1 * WINDOW_2);
     const uint line = row / WINDOW_2;
     const uint inside[3] = {plane, line - plane * WINDOW_1,
                             row - line * WINDOW_2};
     const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
-#if PADDING
     t.exists = 1;
-#endif
     UNROLL_FOR (int a = 0; a < 3; a++) {
         uint x = coord->first[a] + inside[a];
-#if GRID == 2
-        /* As many tokens as were rolled lie behind the end of the map, and
-         * behind these the padding. Only of the first window `first` may be
-         * less than the shift: it is the roll. */
-        const uint behind = x - grid->size[a]; /* which is huge before it */
-        x = behind < min(coord->first[a], grid->shift[a]) ? behind : x;
-#else
-        const uint padded = grid->windows[a] * window[a];
-        if (window[a] > 1)          /* else there is no shift */
-            x = min(x, x - padded); /* which is huge before the end */
-#endif
-#if PADDING
-        t.exists &= x < grid->size[a];
-        x = min(x, grid->size[a] - 1);
-#endif
+        if (GRID == 2) {
+            /* As many tokens as were rolled lie behind the end of the map,
+             * and behind these the padding. Only of the first window `first`
+             * may be less than the shift: it is the roll. */
+            const uint behind =
+                x - grid->size[a]; /* which is huge before it */
+            x = behind < min(coord->first[a], grid->shift[a]) ? behind : x;
+        } else {
+            const uint padded = grid->windows[a] * window[a];
+            if (window[a] > 1)          /* else there is no shift */
+                x = min(x, x - padded); /* which is huge before the end */
+        }
+        if (PADDING) {
+            t.exists &= x < grid->size[a];
+            x = min(x, grid->size[a] - 1);
+        }
         t.at[a] = x;
     }
-#else
-    t.row = row;
-#endif
     return t;
 }
 
@@ -174,18 +164,13 @@ INLINE token compute_token(const grid_layout *grid, const window_coord *coord,
 INLINE uint shift_boundary_sides(const grid_layout *grid,
                                  const window_coord *coord, uint row)
 {
-#if GRID
     const uint sides =
         (row / (WINDOW_1 * WINDOW_2) + grid->shift[0] >= WINDOW_0 ? 1u : 0u) |
         (row / WINDOW_2 % WINDOW_1 + grid->shift[1] >= WINDOW_1 ? 2u : 0u) |
         (row % WINDOW_2 + grid->shift[2] >= WINDOW_2 ? 4u : 0u);
-    return sides & coord->shift_boundaries;
-#else
-    return 0;
-#endif
+    return GRID ? sides & coord->shift_boundaries : 0;
 }
 
-#if GRID
 INLINE kept_token keep_token(const grid_layout *grid,
                              const window_coord *coord, uint row)
 {
@@ -201,42 +186,27 @@ INLINE token recall_token(kept_token kept)
     t.at[0] = kept.x;
     t.at[1] = kept.y;
     t.at[2] = kept.z;
-#if PADDING
     t.exists = (kept.w & 8u) != 0;
-#endif
     return t;
 }
 
 INLINE uint recall_sides(kept_token kept) { return kept.w & 7u; }
-#endif
 
 /* A row past the last may be any other. */
 INLINE token find_token(const grid_layout *grid, const window_coord *coord,
                         uint row)
 {
-#if KEEPS_TOKENS
-    return recall_token(coord->tokens[min(row, WINDOW_TOKENS - 1u)]);
-#else
-    return compute_token(grid, coord, row);
-#endif
+    return KEEPS_TOKENS
+               ? recall_token(coord->tokens[min(row, WINDOW_TOKENS - 1u)])
+               : compute_token(grid, coord, row);
 }
-
-/* How far something is from its plane's start. On a grid the host has checked
- * that 32 bits suffice. */
-#if GRID
-typedef uint plane_offset;
-#else
-typedef ulong plane_offset;
-#endif
 
 INLINE plane_offset token_offset(const tensor_layout *layout, const token *t)
 {
-#if GRID
+    if (!GRID)
+        return (plane_offset)t->at[2] * layout->row;
     return t->at[0] * layout->axis[0] + t->at[1] * layout->axis[1] +
            t->at[2] * layout->row;
-#else
-    return (plane_offset)t->row * layout->row;
-#endif
 }
 
 /* The channels of a token of q, k or v, or of a gradient of o: 0 where they

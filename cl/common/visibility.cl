@@ -3,7 +3,6 @@
  * before it and the sink; and the loop over them, BLOCK_KEYS at a time.
  * problem.cl includes it, behind the switches VARIANT, NK and BLOCK_KEYS. */
 
-#if VARIANT == SLIDING
 /* Keys [low, high) are what a query sees next to the sink. */
 typedef struct span {
     uint low, high;
@@ -97,16 +96,13 @@ INLINE row_range rows_of_keys(const forward_args *args, uint first, uint last)
             : query_at(args, block_start(args, first_block + args->window));
     return r;
 }
-#endif
 
 /* The loop over the keys that rows [row, row_end) see: first the sink, as far
  * as it lies before the window, then the window. */
 typedef struct key_loop {
     uint blocks;
-#if VARIANT == SLIDING
-    uint sink_end, sink_blocks;
+    uint sink_end, sink_blocks; /* of sliding attention */
     span first_row, last_row;
-#endif
 } key_loop;
 
 /* Keys [first, first + count); mixed: some row does not see all of them. */
@@ -119,7 +115,10 @@ INLINE key_loop loop_over_keys(const forward_args *args, uint row,
                                uint row_end)
 {
     key_loop loop;
-#if VARIANT == SLIDING
+    if (VARIANT != SLIDING) {
+        loop.blocks = (KEY_COUNT(args) + BLOCK_KEYS - 1) / BLOCK_KEYS;
+        return loop;
+    }
     loop.first_row = visible_span(args, row);
     loop.last_row = visible_span(args, row_end - 1);
     loop.sink_end = min(args->sink, loop.first_row.low);
@@ -127,9 +126,6 @@ INLINE key_loop loop_over_keys(const forward_args *args, uint row,
     loop.blocks = loop.sink_blocks +
                   (loop.last_row.high - loop.first_row.low + BLOCK_KEYS - 1) /
                       BLOCK_KEYS;
-#else
-    loop.blocks = (NK + BLOCK_KEYS - 1) / BLOCK_KEYS;
-#endif
     return loop;
 }
 
@@ -137,7 +133,12 @@ INLINE key_range loop_block(const forward_args *args, const key_loop *loop,
                             uint b)
 {
     key_range range;
-#if VARIANT == SLIDING
+    if (VARIANT != SLIDING) {
+        range.first = b * BLOCK_KEYS;
+        range.count = min(KEY_COUNT(args) - range.first, (uint)BLOCK_KEYS);
+        range.mixed = 0;
+        return range;
+    }
     const int in_sink = b < loop->sink_blocks;
     range.first =
         in_sink ? b * BLOCK_KEYS
@@ -147,10 +148,5 @@ INLINE key_range loop_block(const forward_args *args, const key_loop *loop,
     range.count = end - range.first;
     range.mixed =
         see_mixed(args, loop->first_row, loop->last_row, range.first, end);
-#else
-    range.first = b * BLOCK_KEYS;
-    range.count = min(NK - range.first, (uint)BLOCK_KEYS);
-    range.mixed = 0;
-#endif
     return range;
 }

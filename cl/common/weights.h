@@ -42,81 +42,55 @@ INLINE float inverse_norm(float sum_of_squares)
 {
     return 1.0f / fmax(sqrt(sum_of_squares), NORM_EPSILON);
 }
-#if VARIANT == COSINE
-#define HEAD_SCALE(args, logit_scale, head)                                   \
-    cosine_scale(args, logit_scale, head)
-#else
-/* There is no such parameter as logit_scale. */
-#define HEAD_SCALE(args, logit_scale, head) ((args)->scale)
-#endif
 
 /* ---- What is added ---- */
 
 /* Bias and mask as a kernel has them in its parameters. */
 typedef struct score_bias_tensors {
-#if BIAS
     __global const bias_storage *bias;
-#if TABLE == 2
     __global const int *table_index;
-#endif
-#endif
-#if MASK_READS_REGIONS(MASK)
     __global const uchar *query_regions, *key_regions;
-#elif MASK_READS_ARRAY(MASK)
     __global const mask_storage *mask;
-#endif
-    int unused; /* a struct needs a member */
 } score_bias_tensors;
 #define SCORE_BIAS_TENSORS                                                    \
     {                                                                         \
-        BIAS_TENSORS MASK_TENSORS.unused = 0                                  \
+        BIAS_TENSORS MASK_TENSORS                                             \
     }
 
 /* What is added to the logits of one window-head. */
 typedef struct score_bias_view {
-#if BIAS
     __global const bias_storage *bias;
-#if TABLE == 2
     __global const int *index;
-#endif
-#if KEEPS_TABLE
-    __local const float *table;
+    __local const float *table; /* with KEEPS_TABLE; not set here */
     __local const int *table_positions;
-#endif
-#endif
-#if MASK_READS_REGIONS(MASK)
     __global const uchar *query_regions, *key_regions;
-#elif MASK_FOLLOWS_GRID(MASK)
-    window_coord coord;
-#elif MASK_READS_ARRAY(MASK)
     __global const mask_storage *mask;
-#endif
-    int unused; /* a struct needs a member */
+    window_coord coord; /* where MASK_FOLLOWS_GRID */
 } score_bias_view;
 
 INLINE score_bias_view score_bias_at(const score_bias_tensors *tensors,
                                      const forward_args *args, work_tile of,
                                      const window_coord *coord)
 {
-    score_bias_view view = {.unused = 0};
-#if BIAS
-    view.bias = tensors->bias + plane(&args->bias, 0, of.head);
-#if TABLE == 2
-    view.index = tensors->table_index;
-#endif
-#endif
-#if MASK_READS_REGIONS(MASK)
-    const ulong mask_window = remainder_of(of.window, args->mask_windows);
-    view.query_regions =
-        tensors->query_regions + plane(&args->query_regions, mask_window, 0);
-    view.key_regions =
-        tensors->key_regions + plane(&args->key_regions, mask_window, 0);
-#elif MASK_FOLLOWS_GRID(MASK)
-    view.coord = *coord;
-#elif MASK_READS_ARRAY(MASK)
-    const ulong mask_window = remainder_of(of.window, args->mask_windows);
-    view.mask = tensors->mask + plane(&args->mask, mask_window, 0);
-#endif
+    score_bias_view view = {.bias = 0};
+    const ulong mask_window =
+        MASK_READS_REGIONS(MASK) || MASK_READS_ARRAY(MASK)
+            ? remainder_of(of.window, args->mask_windows)
+            : 0;
+    if (BIAS) {
+        view.bias = tensors->bias + plane(&args->bias, 0, of.head);
+        view.index = tensors->table_index;
+    }
+    if (MASK_READS_REGIONS(MASK)) {
+        view.query_regions = tensors->query_regions +
+                             plane(&args->query_regions, mask_window, 0);
+        view.key_regions =
+            tensors->key_regions + plane(&args->key_regions, mask_window, 0);
+    }
+    if (MASK_READS_ARRAY(MASK))
+        view.mask = tensors->mask + plane(&args->mask, mask_window, 0);
+    if (MASK_FOLLOWS_GRID(MASK))
+        view.coord = *coord;
     return view;
 }
 
@@ -137,8 +111,6 @@ INLINE score_bias_view score_bias_of(const score_bias_tensors *tensors,
     const score_bias_tensors name##_tensors = SCORE_BIAS_TENSORS;             \
     score_bias_view name = score_bias_of(&name##_tensors, &(args), u);
 
-#if BIAS
-#if TABLE == 1
 /* Positions are told apart by these multiples along each axis; TABLE_WINDOW_1
  * and _2 are the window in which a token's number is its position. */
 INLINE int table_position(uint token)
@@ -147,21 +119,19 @@ INLINE int table_position(uint token)
                  token / TABLE_WINDOW_2 % TABLE_WINDOW_1 * TABLE_STEP_1 +
                  token % TABLE_WINDOW_2);
 }
-#endif
 
 /* Where the bias of a row and a key lies, in elements from score_bias->bias.
  */
 INLINE int bias_at(const forward_args *args, const score_bias_view *score_bias,
                    int row, int key)
 {
-#if TABLE == 1
-    return (table_position(row) - table_position(key) + TABLE_CENTER) *
-           (int)args->bias.row;
-#elif TABLE == 2
-    return score_bias->index[row * (int)NK + key] * (int)args->bias.row;
-#else
+    if (TABLE == 1)
+        return (table_position(row) - table_position(key) + TABLE_CENTER) *
+               (int)args->bias.row;
+    if (TABLE == 2)
+        return score_bias->index[row * (int)KEY_COUNT(args) + key] *
+               (int)args->bias.row;
     return row * (int)args->bias.row + key * (int)KEY_STRIDE(args->bias);
-#endif
 }
 
 /* May a head's rows be copied 16 bytes at a time, of keys that all exist? */
@@ -172,81 +142,63 @@ INLINE int has_bias_rows(const forward_args *args,
     return TABLE == 0 && ADJACENT_KEYS && args->bias.row % chunk == 0 &&
            (size_t)score_bias->bias % 16 == 0;
 }
-#endif
 
 /* The bias of a query and a key. */
 INLINE float bias_of(const forward_args *args,
                      const score_bias_view *score_bias, int row, int key)
 {
-#if BIAS
-    return JOIN(load, BIAS_SUFFIX)(score_bias->bias,
-                                   bias_at(args, score_bias, row, key));
-#else
-    return 0.0f;
-#endif
+    return BIAS ? JOIN(load, BIAS_SUFFIX)(score_bias->bias,
+                                          bias_at(args, score_bias, row, key))
+                : 0.0f;
 }
 
-#if MASK_HAS_REGIONS(MASK)
 /* Regions of a row and of a key of the window; region_value is added where
  * they differ. */
 INLINE uint query_region(const forward_args *args,
                          const score_bias_view *score_bias, int row)
 {
-#if MASK_READS_REGIONS(MASK)
-    return score_bias->query_regions[row * (int)args->query_regions.row];
-#else
-    return shift_boundary_sides(&args->grid, &score_bias->coord, row);
-#endif
+    return MASK_READS_REGIONS(MASK)
+               ? score_bias->query_regions[row * (int)args->query_regions.row]
+               : shift_boundary_sides(&args->grid, &score_bias->coord, row);
 }
 INLINE uint key_region(const forward_args *args,
                        const score_bias_view *score_bias, int key)
 {
-#if MASK_READS_REGIONS(MASK)
-    return score_bias->key_regions[key * (int)args->key_regions.row];
-#else
-    return shift_boundary_sides(&args->grid, &score_bias->coord, key);
-#endif
+    return MASK_READS_REGIONS(MASK)
+               ? score_bias->key_regions[key * (int)args->key_regions.row]
+               : shift_boundary_sides(&args->grid, &score_bias->coord, key);
 }
-#endif
 
 /* What the mask adds to the logit of a row and a key. A kind that computes it
  * from their numbers does so here, for all tiers. */
 INLINE float mask_of(const forward_args *args,
                      const score_bias_view *score_bias, int row, int key)
 {
-#if MASK_HAS_REGIONS(MASK)
-    return query_region(args, score_bias, row) !=
-                   key_region(args, score_bias, key)
-               ? args->region_value
-               : 0.0f;
-#elif MASK_READS_ARRAY(MASK)
-    return JOIN(load, MASK_SUFFIX)(score_bias->mask,
-                                   row * (int)args->mask.row +
-                                       key * (int)KEY_STRIDE(args->mask));
-#else
+    if (MASK_HAS_REGIONS(MASK))
+        return query_region(args, score_bias, row) !=
+                       key_region(args, score_bias, key)
+                   ? args->region_value
+                   : 0.0f;
+    if (MASK_READS_ARRAY(MASK))
+        return JOIN(load, MASK_SUFFIX)(score_bias->mask,
+                                       row * (int)args->mask.row +
+                                           key * (int)KEY_STRIDE(args->mask));
     return 0.0f;
-#endif
 }
 
 /* The mask of one row, for keys one after the other: of an array it is where
  * the row lies. */
 typedef struct mask_row {
-#if MASK_READS_ARRAY(MASK)
     __global const mask_storage *mask;
-#else
     int row;
-#endif
 } mask_row;
 
 INLINE mask_row find_mask_row(const forward_args *args,
                               const score_bias_view *score_bias, int row)
 {
-#if MASK_READS_ARRAY(MASK)
-    const mask_row found = {.mask =
-                                score_bias->mask + row * (int)args->mask.row};
-#else
-    const mask_row found = {.row = row};
-#endif
+    mask_row found = {.row = row};
+    if (MASK_READS_ARRAY(MASK))
+        found.mask = score_bias->mask + row * (int)args->mask.row;
     return found;
 }
 
@@ -254,12 +206,10 @@ INLINE float mask_in_row(const forward_args *args,
                          const score_bias_view *score_bias, const mask_row *in,
                          int key)
 {
-#if MASK_READS_ARRAY(MASK)
-    return JOIN(load, MASK_SUFFIX)(in->mask,
-                                   key * (int)KEY_STRIDE(args->mask));
-#else
-    return mask_of(args, score_bias, in->row, key);
-#endif
+    return MASK_READS_ARRAY(MASK)
+               ? JOIN(load, MASK_SUFFIX)(in->mask,
+                                         key * (int)KEY_STRIDE(args->mask))
+               : mask_of(args, score_bias, in->row, key);
 }
 
 /* What is added to the scaled product of a row and a key. */

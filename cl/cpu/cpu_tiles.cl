@@ -59,12 +59,12 @@ INLINE token row_token(const row_tile *tile, int r) { return tile->token[r]; }
 #else
 INLINE token key_token(const key_block *keys, int j)
 {
-    const token t = {.row = keys->first + j};
+    const token t = {.at = {0, 0, keys->first + j}};
     return t;
 }
 INLINE token row_token(const row_tile *tile, int r)
 {
-    const token t = {.row = tile->row[r]};
+    const token t = {.at = {0, 0, tile->row[r]}};
     return t;
 }
 #endif

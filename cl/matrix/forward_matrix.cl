@@ -352,7 +352,7 @@ INLINE void attend_windows(tile_scheduler here, forward_pipeline *pipeline,
         now.first = (int)now.block * BLOCK_KEYS;
         now.count = min(BLOCK_KEYS, (int)NK - now.first);
 #if HAS_BIAS_CACHE
-        const score_bias_view score_bias = {.unused = 0};
+        const score_bias_view score_bias = {.bias = 0};
         const uint mask_class = MASK_CLASS(here);
         if (mask_class != cached_mask_class) {
             cached_mask_class = mask_class;
