@@ -26,7 +26,6 @@ typedef struct row_target {
     const plane_offset *found; /* what find_stores says of it; NULL: nothing */
 } row_target;
 
-#if CHUNKS
 /* Where the chunks of a tile of rows that a lane stores go to: `dims` channels
  * of each. */
 #define STORE_TURNS(dims) CEIL_DIV(TILE_M *(dims) / CHUNK, WAVE)
@@ -38,7 +37,6 @@ INLINE void find_stores(plane_offset *at, const tensor_layout *layout,
         at[turn] = find_chunk(layout, grid, coord, row, dims / CHUNK,
                               turn * WAVE + w->lane);
 }
-#endif
 
 /* Half of a tile's rows, each times its factor, go to scratch [TILE_M /
  * 2][TILE_N], for all lanes of the wave. */
@@ -85,7 +83,6 @@ INLINE void add_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
         }
 }
 
-#if ROW_WORDS
 /* Stores a tile of rows from `staging`, of which each starts with a word. */
 INLINE void store_words(__local const storage_bits *staging, const int pitch,
                         int channel, const int channels, const row_target *to,
@@ -108,7 +105,6 @@ INLINE void store_words(__local const storage_bits *staging, const int pitch,
         }
     }
 }
-#endif
 
 /* Stores a tile of rows from `staging`, which are no whole chunks. */
 INLINE void store_narrow(__local const storage_bits *staging, const int pitch,
@@ -116,12 +112,10 @@ INLINE void store_narrow(__local const storage_bits *staging, const int pitch,
                          const wave *w)
 {
     ulong at;
-#if ROW_WORDS
     if (has_words(to->plane, to->layout)) {
         store_words(staging, pitch, channel, channels, to, w);
         return;
     }
-#endif
     NO_UNROLL_FOR (int i = w->lane; i < to->count * channels; i += WAVE) {
         const int r = i / channels, c = i % channels;
         if (find_row(&at, to->layout, to->grid, to->coord, to->row + r))
@@ -147,8 +141,7 @@ INLINE void replace_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
             store_tile(x, staging, pitch, 0, d * TILE_N, channels, w);
         }
     WAVE_SYNC();
-#if CHUNKS
-    if (to->wide) {
+    if (CHUNKS && to->wide) {
         const uint chunks = channels / CHUNK;
         uint4 x[STORE_TURNS(OUT_DIMS)];
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
@@ -173,9 +166,9 @@ INLINE void replace_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
             if ((int)(i / chunks) < to->count && !IS_PADDED(found))
                 *(__global uint4 *)(to->plane + found + channel) = x[turn];
         }
-    } else
-#endif
+    } else {
         store_narrow(staging, pitch, channel, channels, to, w);
+    }
     WAVE_SYNC();
 }
 
@@ -188,11 +181,10 @@ INLINE void store_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
                            __local storage_bits *staging, const int pitch,
                            const row_target *to, const wave *w)
 {
-#if !(BACKWARD && SWIZZLES_ROWS)
     wave storing = *w; /* what lanes need for this is no register worth */
-    HIDE_FROM_OPTIMIZER(storing.lane);
+    if (!BACKWARD || !SWIZZLES_ROWS)
+        HIDE_FROM_OPTIMIZER(storing.lane);
     w = &storing;
-#endif
     const int channels = HEAD_DIM % OUT_DIMS == 0 && count == OUT_TILES
                              ? OUT_DIMS
                              : min(count * TILE_N, HEAD_DIM - first * TILE_N);

@@ -48,8 +48,14 @@
 #include "unit/fragment_tiles.cl"
 
 REQUIRE(BLOCK_ROWS)
-#if VARIANT != SLIDING
+/* Of a window; where it slides, nobody asks here. */
+#if VARIANT == SLIDING
+#define WINDOW_QUERIES BLOCK_ROWS
+#define WINDOW_KEYS BLOCK_KEYS
+#else
 REQUIRE(NQ)
+#define WINDOW_QUERIES NQ
+#define WINDOW_KEYS NK
 #endif
 REQUIRE(WAVES_PER_WINDOW)
 REQUIRE(WINDOWS_PER_GROUP)
@@ -73,14 +79,14 @@ REQUIRE(ROW_PLANES)
 
 /* Tokens of a window, and of a block of it, that run down and across tiles. */
 #if S_TRANSPOSED
-#define SEQ_M NK
-#define SEQ_N NQ
+#define SEQ_M WINDOW_KEYS
+#define SEQ_N WINDOW_QUERIES
 #define BLOCK_M BLOCK_KEYS
 #define BLOCK_N BLOCK_ROWS
 #define OF_PAIR(of, args, score_bias, m, n) of(args, score_bias, n, m)
 #else
-#define SEQ_M NQ
-#define SEQ_N NK
+#define SEQ_M WINDOW_QUERIES
+#define SEQ_N WINDOW_KEYS
 #define BLOCK_M BLOCK_ROWS
 #define BLOCK_N BLOCK_KEYS
 #define OF_PAIR(of, args, score_bias, m, n) of(args, score_bias, m, n)

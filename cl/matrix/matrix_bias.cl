@@ -5,7 +5,7 @@
  * problem.cl. */
 #include "matrix/geometry.cl"
 
-#if HAS_LOCAL_BIAS_CACHE
+/* In local memory is what the caller stores, or a sum. */
 #if BIAS == 1 && !MASK_IN_LOCAL
 typedef storage_bits cached_bias;
 #else
@@ -16,14 +16,12 @@ INLINE cached_bias bias_to_cache(const forward_args *args,
                                  const score_bias_view *score_bias, int row,
                                  int key)
 {
-#if MASK_IN_LOCAL
-    return added_to_logit(args, score_bias, row, key);
-#elif BIAS == 1
-    return ((__global const storage_bits *)
-                score_bias->bias)[bias_at(args, score_bias, row, key)];
-#else
+    if (MASK_IN_LOCAL)
+        return added_to_logit(args, score_bias, row, key);
+    if (BIAS == 1)
+        return ((__global const storage_bits *)
+                    score_bias->bias)[bias_at(args, score_bias, row, key)];
     return bias_of(args, score_bias, row, key);
-#endif
 }
 
 /* Puts BIAS_GROUP numbers where a lane will read them; what no query or key
@@ -60,9 +58,8 @@ INLINE void cache_score_bias(__local cached_bias *bias_cache,
                              uint first_row, int step)
 {
     const int groups = ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS / BIAS_GROUP;
-#if HIDES_TILE_LANES
-    HIDE_FROM_OPTIMIZER(step);
-#endif
+    if (HIDES_TILE_LANES)
+        HIDE_FROM_OPTIMIZER(step);
     if (bias_rows) {
         NO_UNROLL_FOR (int i = step; i < groups; i += TEAM * WINDOWS_PER_GROUP)
             cache_bias_group(bias_cache, args, score_bias, bias_rows,
@@ -80,17 +77,13 @@ INLINE void cache_score_bias(__local cached_bias *bias_cache,
 
 INLINE float4 load_cached_bias(__local const cached_bias *bias_cache)
 {
-#if BIAS == 2 || MASK_IN_LOCAL || DTYPE == 0
-    return *(__local const float4 *)bias_cache;
-#elif DTYPE == 1
-    return vloada_half4(0, (__local const half *)bias_cache);
-#else
+    if (BIAS == 2 || MASK_IN_LOCAL || DTYPE == 0)
+        return *(__local const float4 *)bias_cache;
+    if (DTYPE == 1)
+        return vloada_half4(0, (__local const half *)bias_cache);
     return widen_bf16(*(__local const uint2 *)bias_cache);
-#endif
 }
-#endif
 
-#if HAS_REGISTER_BIAS_CACHE
 /* Score bias of a lane's scores of one tile. */
 INLINE void load_own_score_bias(float *own, __local const void *bias_cache,
                                 const forward_args *args,
@@ -99,10 +92,10 @@ INLINE void load_own_score_bias(float *own, __local const void *bias_cache,
 {
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         own[i] = mask_of(args, score_bias,
-                         min(row + value_query(lane, i), (int)NQ - 1),
-                         min(tile * TILE_N + value_key(lane, i), (int)NK - 1));
-#if HAS_LOCAL_BIAS_CACHE
-    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += BIAS_GROUP) {
+                         min(row + value_query(lane, i), SEQ_M - 1),
+                         min(tile * TILE_N + value_key(lane, i), SEQ_N - 1));
+    UNROLL_FOR (int i = 0; HAS_LOCAL_BIAS_CACHE && i < ACC_PER_LANE;
+                i += BIAS_GROUP) {
         const float4 x = load_cached_bias(
             (__local const cached_bias *)bias_cache + tile * TILE_ELEMENTS +
             i * WAVE + lane * BIAS_GROUP);
@@ -111,11 +104,8 @@ INLINE void load_own_score_bias(float *own, __local const void *bias_cache,
         own[i + 2] += x.z;
         own[i + 3] += x.w;
     }
-#endif
 }
-#endif
 
-#if COMPARES_REGIONS
 /* Puts the regions of the window's rows and keys where lanes will read them.
  */
 INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
@@ -132,20 +122,14 @@ INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
         keys[i] = (uchar)(S_TRANSPOSED ? query_region(args, score_bias, i)
                                        : key_region(args, score_bias, i));
 }
-#endif
 
 /* Has the window of a tile scheduler more than one region? */
-#if MASK_FOLLOWS_GRID(MASK)
 #define HAS_SHIFT_BOUNDARY(tile_scheduler)                                    \
-    ((tile_scheduler).coord.shift_boundaries != 0)
-#else
-#define HAS_SHIFT_BOUNDARY(tile_scheduler) 1 /* regions may be anything */
-#endif
+    (!MASK_FOLLOWS_GRID(MASK) || /* regions may be anything */                \
+     (tile_scheduler).coord.shift_boundaries != 0)
 
 /* Windows of the same mask class have the same score bias. */
-#if MASK_FOLLOWS_GRID(MASK) && MASK_IN_CACHE
-#define MASK_CLASS(tile_scheduler) ((tile_scheduler).coord.shift_boundaries)
-#else
 #define MASK_CLASS(tile_scheduler)                                            \
-    (MASK_IN_CACHE ? (tile_scheduler).mask_class : 0)
-#endif
+    (!MASK_IN_CACHE            ? 0                                            \
+     : MASK_FOLLOWS_GRID(MASK) ? (tile_scheduler).coord.shift_boundaries      \
+                               : (tile_scheduler).mask_class)

@@ -93,13 +93,10 @@ INLINE void measure_together(const measured_rows *planes, const int from,
 INLINE void measure_rows(const measured_rows *planes, const int count,
                          int wave_of_team, const wave *w)
 {
-    if (UNROLL_SUBTILES) { /* else they take too many registers */
+    if (UNROLL_SUBTILES || count < 2) { /* else they take too many registers */
         measure_together(planes, 0, count, wave_of_team, w);
-    } else {
-        measure_together(planes, 0, 1, wave_of_team, w);
-        if (count > 1)
-            measure_together(planes, 1, 2, wave_of_team, w);
+        return;
     }
+    measure_together(planes, 0, 1, wave_of_team, w);
+    measure_together(planes, 1, 2, wave_of_team, w);
 }
-
-#endif

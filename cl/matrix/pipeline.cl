@@ -23,23 +23,19 @@
 #else
 #define LATE_COPIES 0
 #endif
-#if CHUNKS
 /* Lanes of them that share a row, each with one chunk of it or, where they
  * are fewer, with every ROW_LANES-th; rows that they copy at once. */
-#define ROW_LANES (CHUNKS < COPIERS ? CHUNKS : COPIERS)
+#define ROW_LANES (!CHUNKS ? 1 : CHUNKS < COPIERS ? CHUNKS : COPIERS)
 #define ROWS_AT_ONCE (COPIERS / ROW_LANES)
 #define COPIES ((COPIERS % ROW_LANES == 0) | (lane / ROW_LANES < ROWS_AT_ONCE))
-#endif
 
 /* How far a lane's chunk of the first rows that a team copies is from the
  * first row's start, in a plane without a grid. */
 INLINE ulong chunk_of(const tensor_layout *layout, int lane)
 {
-#if CHUNKS
-    return (ulong)(lane / ROW_LANES) * layout->row + lane % ROW_LANES * CHUNK;
-#else
-    return 0;
-#endif
+    return CHUNKS ? (ulong)(lane / ROW_LANES) * layout->row +
+                        lane % ROW_LANES * CHUNK
+                  : 0;
 }
 
 /* The channels of tokens of the padding, of k and of v, wait in local memory:
@@ -48,6 +44,10 @@ INLINE ulong chunk_of(const tensor_layout *layout, int lane)
 #if PADDING == 1
 #define DECLARE_PADS(pads) __local uint4 pads[2][DIMS / CHUNK];
 #define KEPT_PAD(pads, i) ((__local const storage_bits *)(pads)[i])
+#else
+#define DECLARE_PADS(pads) __local uint4(*pads)[DIMS / CHUNK] = 0;
+#define KEPT_PAD(pads, i) 0
+#endif
 INLINE void keep_pad(__local void *to, __global const storage *pad,
                      uint column, int item)
 {
@@ -65,10 +65,6 @@ INLINE void keep_pads(__local uint4 (*pads)[DIMS / CHUNK],
     keep_pad(pads[1], v, args->pad_v.column, item);
     barrier(CLK_LOCAL_MEM_FENCE);
 }
-#else
-#define DECLARE_PADS(pads)
-#define KEPT_PAD(pads, i) 0
-#endif
 
 /* Among offsets: of a token of the padding. */
 #define PADDED (~0u)
@@ -77,7 +73,6 @@ INLINE void keep_pads(__local uint4 (*pads)[DIMS / CHUNK],
  * wants a multiple of 16 for an address. */
 #define COPIED_FROM(at) (PADDING ? (at) & ~(CHUNK - 1u) : (at))
 
-#if CHUNKS
 /* Where chunk `i` of a window's rows is, counted from row `first` on, of which
  * each has row_chunks. */
 INLINE plane_offset find_chunk(const tensor_layout *layout,
@@ -141,31 +136,24 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
         from += step;
     }
 }
-#endif
 
 /* Where rows are no whole chunks, they may be whole words, which are copied as
  * chunks are: asynchronously, and few. */
-#if !CHUNKS && HEAD_DIM % WORD_ELEMENTS == 0
-#define ROW_WORDS (HEAD_DIM / WORD_ELEMENTS)
+#define ROW_WORDS                                                             \
+    (!CHUNKS && HEAD_DIM % WORD_ELEMENTS == 0 ? HEAD_DIM / WORD_ELEMENTS : 0)
 /* Lanes that share a row: a power of 2, each with the same channels of all its
  * rows. */
 #define LANES_FOR(words)                                                      \
     ((words) > 16 ? 32 : (words) > 8 ? 16 : (words) > 4 ? 8 : 4)
 #define WORD_LANES (LANES_FOR(ROW_WORDS) < WAVE ? LANES_FOR(ROW_WORDS) : WAVE)
-#else
-#define ROW_WORDS 0
-#endif
 
-#if ROW_WORDS
 /* Do all rows of a plane start with a word? */
 INLINE int has_words(__global const storage *plane,
                      const tensor_layout *layout)
 {
-    uint steps = layout->row;
-#if GRID
-    steps |= layout->axis[0] | layout->axis[1];
-#endif
-    return layout->column == 1 && steps % WORD_ELEMENTS == 0 &&
+    const uint steps =
+        GRID ? layout->row | layout->axis[0] | layout->axis[1] : layout->row;
+    return ROW_WORDS && layout->column == 1 && steps % WORD_ELEMENTS == 0 &&
            (size_t)plane % 4 == 0;
 }
 
@@ -194,7 +182,6 @@ INLINE void copy_words(__local storage_bits *to, __global const storage *plane,
         }
     }
 }
-#endif
 
 /* Copies rows first .. first + count of a window to its part of the ring;
  * zeros fill `rows` rows, and those of the padding unless they are `pad`. */
@@ -204,27 +191,23 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
                       __local const storage_bits *pad, uint first, int count,
                       const int rows, int lane, int wide)
 {
-#if CHUNKS
-    if (wide) {
-#if GRID
+    if (CHUNKS && wide && GRID) {
         plane_offset at[COPY_TURNS(BLOCK_ROWS + BLOCK_KEYS)];
         find_copies(at, layout, grid, coord, first, rows, lane);
         copy_found(to, plane, at, 0, 1, pad, count, 0, rows, lane);
-#else
+        return;
+    }
+    if (CHUNKS && wide) {
         copy_found(to, plane + element(layout, first, 0) + own, 0,
                    (ulong)ROWS_AT_ONCE * layout->row, 0, pad, count, 0, rows,
                    lane);
-#endif
         return;
     }
-#endif
-#if ROW_WORDS
     if (has_words(plane, layout)) {
         copy_words(to, plane, layout, grid, coord, pad, first, count, rows,
                    lane);
         return;
     }
-#endif
     NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += COPIERS) {
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
@@ -241,9 +224,8 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
 /* Zeros where no copy writes: in channels and keys past the last. */
 INLINE void clear_pads(__local storage_bits *ring, int lane)
 {
-#if DIMS != HEAD_DIM
     const int pads = DIMS - HEAD_DIM;
-    for (int plane = 0; plane < STAGES * (ROW_PLANES + 2); plane++) {
+    for (int plane = 0; pads && plane < STAGES * (ROW_PLANES + 2); plane++) {
         const int n = plane % (ROW_PLANES + 2);
         const int stage = plane / (ROW_PLANES + 2);
         const int is_row = n < ROW_PLANES;
@@ -255,7 +237,6 @@ INLINE void clear_pads(__local storage_bits *ring, int lane)
         for (int i = lane; i < (is_row ? BLOCK_M : KEY_ROWS) * pads; i += TEAM)
             rows[swizzled_offset(i / pads, HEAD_DIM + i % pads, PITCH)] = 0;
     }
-#endif
     if (KEY_ROWS != BLOCK_N)
         for (int i = lane; i < KEY_STAGES * 2 * HEAD_DIM; i += TEAM)
             ring[KEY_STAGE(i / (2 * HEAD_DIM)) + KEY_PLANE(i / HEAD_DIM % 2) +
@@ -268,15 +249,15 @@ INLINE void clear_pads(__local storage_bits *ring, int lane)
 #define AHEAD (STAGES - 1)
 INLINE void await_stage(int team)
 {
-#if STAGES > 1
-    AWAIT_COPIES(STAGES - 2 + LATE_COPIES);
-#endif
+    if (STAGES > 1) {
+        AWAIT_COPIES(STAGES - 2 + LATE_COPIES);
+    }
     TEAM_SYNC(team);
 }
 INLINE void await_copies(int team)
 {
-#if STAGES == 1
-    AWAIT_COPIES(0);
-    TEAM_SYNC(team);
-#endif
+    if (STAGES == 1) {
+        AWAIT_COPIES(0);
+        TEAM_SYNC(team);
+    }
 }

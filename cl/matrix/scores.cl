@@ -34,40 +34,37 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
     float added[ACC_PER_LANE];
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         added[i] = 0.0f;
-#if HAS_REGISTER_BIAS_CACHE
-    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-        added[i] = rows->own_score_bias[tile][i];
-#elif HAS_LOCAL_BIAS_CACHE
-    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += BIAS_GROUP) {
-        const float4 x = load_cached_bias(
-            (__local const cached_bias *)rows->local_score_bias +
-            tile * TILE_ELEMENTS + i * WAVE + w->lane * BIAS_GROUP);
-        added[i] = x.x;
-        added[i + 1] = x.y;
-        added[i + 2] = x.z;
-        added[i + 3] = x.w;
+    if (HAS_REGISTER_BIAS_CACHE) {
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+            added[i] = rows->own_score_bias[tile][i];
+    } else if (HAS_LOCAL_BIAS_CACHE) {
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += BIAS_GROUP) {
+            const float4 x = load_cached_bias(
+                (__local const cached_bias *)rows->local_score_bias +
+                tile * TILE_ELEMENTS + i * WAVE + w->lane * BIAS_GROUP);
+            added[i] = x.x;
+            added[i + 1] = x.y;
+            added[i + 2] = x.z;
+            added[i + 3] = x.w;
+        }
+    } else if (BIAS || (MASK && !COMPARES_REGIONS)) {
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
+            const int row =
+                rows->first_row +
+                min(rows->row + value_query(w->lane, i), rows->last_row);
+            const int at = tile * TILE_N + value_key(w->lane, i);
+            const int column = key + (full ? at : min(at, count - 1));
+            added[i] = OF_PAIR(added_to_logit, args, score_bias, row, column);
+        }
     }
-#elif BIAS || (MASK && !COMPARES_REGIONS)
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
-        const int row =
-            rows->first_row +
-            min(rows->row + value_query(w->lane, i), rows->last_row);
-        const int at = tile * TILE_N + value_key(w->lane, i);
-        const int column = key + (full ? at : min(at, count - 1));
-        added[i] = OF_PAIR(added_to_logit, args, score_bias, row, column);
-    }
-#endif
-    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
-#if VARIANT == COSINE
         const int column = tile * TILE_N + value_key(w->lane, i);
-        scores[i] *= key_scale[(full ? column : min(column, count - 1)) *
-                               KEY_SCALE_STEP];
-#endif
+        if (VARIANT == COSINE)
+            scores[i] *= key_scale[(full ? column : min(column, count - 1)) *
+                                   KEY_SCALE_STEP];
         scores[i] = FMA(scores[i], rows->scale[LANE_ROW(i)], added[i]);
         if (!full)
-            scores[i] = tile * TILE_N + value_key(w->lane, i) < count
-                            ? scores[i]
-                            : -INFINITY;
+            scores[i] = column < count ? scores[i] : -INFINITY;
     }
 }
 
@@ -86,7 +83,6 @@ INLINE void add_regions(float *scores, int tile, int count,
     }
 }
 
-#if PADDING == 2 && !S_TRANSPOSED
 /* No query sees a token of the padding. Whose gradients nobody stores. */
 INLINE void hide_padding(float *scores, int key, int tile, int count,
                          const forward_args *args, const tile_rows *rows,
@@ -102,7 +98,6 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         scores[i] = (hidden >> i & 1u) != 0 ? -INFINITY : scores[i];
 }
-#endif
 
 /* tiles = products of a tile of rows, which is `held` or, where that is NULL,
  * begins at `row`, and of TILES_PER_SUBTILE tiles of columns, from tile
@@ -147,10 +142,8 @@ INLINE void finish_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t))
                 add_regions(scores[t], first + t, count, args, rows, w);
-#if PADDING == 2 && !S_TRANSPOSED
-    if (rows->holds_padding)
+    if (PADDING == 2 && !S_TRANSPOSED && rows->holds_padding)
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t))
                 hide_padding(scores[t], key, first + t, count, args, rows, w);
-#endif
 }

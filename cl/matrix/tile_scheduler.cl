@@ -60,22 +60,23 @@ INLINE uint rounds_of_class(const forward_args *args, uint mask_classes)
 INLINE uint count_mask_classes(const forward_args *args)
 {
     ulong mask_classes = MASK_IN_CACHE ? args->mask_windows : 1;
-#if COMPARES_REGIONS && MASK_READS_REGIONS(MASK) && !GRID
-    /* where teams then have as many rounds as before, or a sixteenth more */
-    const uint masks = (uint)min(args->mask_windows, args->windows);
-    if ((ulong)masks * rounds_of_class(args, masks) * 16 <=
-        (ulong)CEIL_DIV((uint)args->windows, WINDOWS_PER_GROUP) * 17)
-        mask_classes = masks;
-#endif
-#if GRID
-    const ulong per_grid = windows_per_grid(args);
-    if (MASK_IN_CACHE && (!MASK_FOLLOWS_GRID(MASK) || MASK_IN_LOCAL))
-        mask_classes =
-            max(mask_classes, per_grid); /* one is a multiple of the other */
-    else
-        mask_classes =
-            args->windows / per_grid < 2 * WINDOWS_PER_GROUP ? 1 : per_grid;
-#endif
+    if (GRID) {
+        const ulong per_grid = windows_per_grid(args);
+        if (MASK_IN_CACHE && (!MASK_FOLLOWS_GRID(MASK) || MASK_IN_LOCAL))
+            mask_classes = max(mask_classes,
+                               per_grid); /* one is a multiple of the other */
+        else
+            mask_classes = args->windows / per_grid < 2 * WINDOWS_PER_GROUP
+                               ? 1
+                               : per_grid;
+    } else if (COMPARES_REGIONS && MASK_READS_REGIONS(MASK)) {
+        /* where teams then have as many rounds as before, or a sixteenth more
+         */
+        const uint masks = (uint)min(args->mask_windows, args->windows);
+        if ((ulong)masks * rounds_of_class(args, masks) * 16 <=
+            (ulong)CEIL_DIV((uint)args->windows, WINDOWS_PER_GROUP) * 17)
+            mask_classes = masks;
+    }
     return (uint)min(mask_classes, args->windows);
 }
 
@@ -99,20 +100,20 @@ INLINE tile_scheduler start_tile_scheduler(const forward_args *args,
 {
     tile_scheduler w;
     w.mask_classes = count_mask_classes(args);
-#if DEALS_WINDOWS
-    w.rounds_per_class = w.rounds = CEIL_DIV(count, WINDOWS_PER_GROUP);
-    w.mask_class = w.round = 0;
-    w.window = first + team;
-    w.end = first + count;
-#else
-    w.rounds_per_class = rounds_of_class(args, w.mask_classes);
-    w.mask_class = first / w.rounds_per_class;
-    w.round = first % w.rounds_per_class;
-    w.rounds = count;
-    w.window =
-        (w.round * WINDOWS_PER_GROUP + team) * w.mask_classes + w.mask_class;
-    w.end = (uint)args->windows;
-#endif
+    if (DEALS_WINDOWS) {
+        w.rounds_per_class = w.rounds = CEIL_DIV(count, WINDOWS_PER_GROUP);
+        w.mask_class = w.round = 0;
+        w.window = first + team;
+        w.end = first + count;
+    } else {
+        w.rounds_per_class = rounds_of_class(args, w.mask_classes);
+        w.mask_class = first / w.rounds_per_class;
+        w.round = first % w.rounds_per_class;
+        w.rounds = count;
+        w.window = (w.round * WINDOWS_PER_GROUP + team) * w.mask_classes +
+                   w.mask_class;
+        w.end = (uint)args->windows;
+    }
     w.exists = w.window < w.end;
     w.step = WINDOWS_PER_GROUP * w.mask_classes / windows_per_grid(args);
     w.coord = locate_window(&args->grid, window_of(&w, args));
@@ -128,7 +129,6 @@ INLINE tile_scheduler start_split(const forward_args *args, uint split,
     return start_tile_scheduler(args, dealt.first, dealt.count, team);
 }
 
-#if COMPARES_REGIONS
 /* Has the window other regions than those of the mask class that was `kept`,
  * or may it have? */
 INLINE int has_new_regions(const tile_scheduler *w, uint *kept)
@@ -139,7 +139,6 @@ INLINE int has_new_regions(const tile_scheduler *w, uint *kept)
     *kept = w->mask_class;
     return is_new;
 }
-#endif
 
 /* To the next round. 1: to a window that is like the last, `step` further. */
 INLINE int next_window(tile_scheduler *w, const forward_args *args, int team)

@@ -38,7 +38,7 @@ INLINE work_item this_work_item(void)
     __local cached_bias bias_cache[BIAS_CACHE_SIZE]                           \
         __attribute__((aligned(16)));
 #else
-#define DECLARE_BIAS_CACHE
+#define DECLARE_BIAS_CACHE __local cached_bias *bias_cache = 0;
 #endif
 #define DECLARE_LOCAL_MEMORY                                                  \
     __local uint4 rings[WINDOWS_PER_GROUP][STAGES * STAGE_SIZE / CHUNK]       \
