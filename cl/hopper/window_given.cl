@@ -109,10 +109,12 @@ INLINE int lse_serves(const window_ring *ring, uint stage)
 
 /* In place of statistics. lse, d_lse: of the lane's rows; inverse: of the
  * shortest key. */
-INLINE void start_given(row_state *x, const window_ring *ring, uint stage,
-                        const float *lse, const float *d_lse, float inverse,
-                        __global float *numbers, const wave_rows *rows)
+INLINE void start_given(row_state *x, const wave_rows *rows, const float *lse,
+                        const float *d_lse, float inverse,
+                        __global float *numbers)
 {
+    const window_ring *ring = rows->ring;
+    const uint stage = rows->stage;
     const uint own = first_of_wave(rows->wave) + rows->lane / 4;
     float values = 0.0f;
     if (RESCALES) {

@@ -173,11 +173,8 @@ INLINE void fetch(const window_memory *memory, const row_tensors *from,
 
 /* A wave's part of a window. */
 typedef struct wave_window {
-    const window_ring *ring;
-    uint stage;
-    uint q_rows, d_o_rows; /* of the warpgroup */
-    uint weights;          /* the lane's place in P */
     wave_rows rows;
+    uint weights; /* the lane's place in P */
     int owns;
 } wave_window;
 
@@ -189,23 +186,22 @@ typedef struct row_numbers {
 } row_numbers;
 
 /* Where lse does not serve: the largest score and the sum of exponentials. */
-INLINE void find_tops(row_numbers *to, row_state *x, const wave_window *w,
+INLINE void find_tops(row_numbers *to, row_state *x, const wave_rows *rows,
                       const int regions)
 {
     start_statistics(x, to->top, 0);
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2];
         score_terms terms;
-        load_terms(&terms, w->ring, w->stage, first, &w->rows);
+        load_terms(&terms, rows, first);
         start_products();
-        multiply_tile(s, w->q_rows,
-                      window_rows(w->ring, w->stage, OTHER_FIRST) +
+        multiply_tile(s, rows->q_rows,
+                      window_rows(rows->ring, rows->stage, OTHER_FIRST) +
                           WINDOW_PITCH * first);
         end_products();
         AWAIT_PRODUCTS(0);
         HOLD_SCORES(s);
-        finish_scores(s, x, &terms, w->ring, w->stage, first, &w->rows,
-                      regions);
+        finish_scores(s, x, &terms, rows, first, regions);
         add_exponentials(x, s);
         UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
             UNROLL_FOR (int r = 0; r < 2; r++)
@@ -255,9 +251,6 @@ INLINE void find_weights(row_numbers *x, const row_state *state,
                          const wave_window *w, const int is_exact,
                          const int regions)
 {
-    const window_ring *ring = w->ring;
-    const uint stage = w->stage;
-    const uint q_rows = w->q_rows, d_o_rows = w->d_o_rows;
     float shift[2];
     UNROLL_FOR (int r = 0; r < 2; r++) {
         shift[r] = FMA(-x->top[r], LOG2E, x->power[r]);
@@ -266,14 +259,13 @@ INLINE void find_weights(row_numbers *x, const row_state *state,
     UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
         score_terms terms;
-        load_terms(&terms, ring, stage, first, &w->rows);
-        START_TILE(s, dp, first);
+        load_terms(&terms, &w->rows, first);
+        start_tile(s, dp, &w->rows, first);
         AWAIT_PRODUCTS(1);
         HOLD_SCORES(s);
         if (w->owns) {
             uint words[TILE_WORDS];
-            finish_scores(s, state, &terms, ring, stage, first, &w->rows,
-                          regions);
+            finish_scores(s, state, &terms, &w->rows, first, regions);
             weigh(s, x, shift, is_exact);
             pack_pairs(words, s, TILE_WORDS);
             store_weights(w->weights, first, words);
@@ -341,8 +333,8 @@ INLINE void find_gradients(float *d_bias, float *sums, const row_factors *x,
         float dp[BLOCK_KEYS / 2];
         uint words[TILE_WORDS];
         start_products();
-        multiply_tile(dp, w->d_o_rows,
-                      window_rows(w->ring, w->stage, OTHER_SECOND) +
+        multiply_tile(dp, w->rows.d_o_rows,
+                      window_rows(w->rows.ring, w->rows.stage, OTHER_SECOND) +
                           WINDOW_PITCH * first);
         end_products();
         if (w->owns)
@@ -434,12 +426,13 @@ INLINE void compute_window(float *d_bias, const window_memory *memory,
     const uint of_warpgroup = tile->first * 16 * WINDOW_PITCH;
     const uint numbers_at = 4 * (tile->number * 16 + lane / 4);
     const wave_window w = {
-        .ring = ring,
-        .stage = stage,
-        .q_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup,
-        .d_o_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup,
         .weights = place_weights(memory->weights, tile->number, lane),
-        .rows = {.wave = tile->number,
+        .rows = {.ring = ring,
+                 .stage = stage,
+                 .q_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup,
+                 .d_o_rows =
+                     window_rows(ring, stage, OWN_SECOND) + of_warpgroup,
+                 .wave = tile->number,
                  .row = tile->number * 16,
                  .lane = lane,
                  .region_value = args->forward.region_value},
@@ -457,7 +450,7 @@ INLINE void compute_window(float *d_bias, const window_memory *memory,
         x.top[r] = lse == -INFINITY ? 0.0f : lse;
     }
     if (!lse_serves)
-        find_tops(&x, &state, &w, regions);
+        find_tops(&x, &state, &w.rows, regions);
     await_phase(weights_were_read(memory), n % 2 ^ 1);
     if (!lse_serves)
         find_weights(&x, &state, &w, 1, regions);

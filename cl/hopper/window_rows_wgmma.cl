@@ -80,10 +80,8 @@ INLINE void differentiate(uint *ds, row_errors *errors, float *d_bias,
 /* Adds a window's to dq and d_bias, and to errors what dS sums to where it
  * measures them. */
 INLINE void find_gradients(float *dq, row_errors *errors, float *d_bias,
-                           const row_state *x, const window_ring *ring,
-                           uint stage, uint q_rows, uint d_o_rows,
-                           const wave_rows *rows, const int regions,
-                           const int measures)
+                           const row_state *x, const wave_rows *rows,
+                           const int regions, const int measures)
 {
     uint ds[BLOCK_KEYS / 4];
     UNROLL_FOR (int i = 0; i < BLOCK_KEYS / 4; i++)
@@ -91,13 +89,13 @@ INLINE void find_gradients(float *dq, row_errors *errors, float *d_bias,
     UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
         score_terms terms;
-        load_terms(&terms, ring, stage, first, rows);
-        START_TILE(s, dp, first);
+        load_terms(&terms, rows, first);
+        start_tile(s, dp, rows, first);
         AWAIT_PRODUCTS(1);
         HOLD_SCORES(s);
         HOLD_OUTS(dq);
         hold_words(ds, BLOCK_KEYS / 4);
-        finish_scores(s, x, &terms, ring, stage, first, rows, regions);
+        finish_scores(s, x, &terms, rows, first, regions);
         exponentiate_again(s, x, !measures);
         AWAIT_PRODUCTS(0);
         HOLD_SCORES(dp);
@@ -113,7 +111,7 @@ INLINE void find_gradients(float *dq, row_errors *errors, float *d_bias,
         HOLD_OUTS(dq);
         start_products();
         add_products(dq, ds,
-                     window_rows(ring, stage, OTHER_FIRST) +
+                     window_rows(rows->ring, rows->stage, OTHER_FIRST) +
                          first * WINDOW_PITCH,
                      BLOCK_KEYS);
         end_products();
@@ -263,17 +261,14 @@ INLINE void read_d_lse(float *to, const row_outputs *out,
  * rows of dS sum to and should not. */
 INLINE void compute_known(float *dq, float *error, float *d_bias,
                           const row_state *x, const float *d_lse,
-                          const window_ring *ring, uint stage, uint q_rows,
-                          uint d_o_rows, const wave_rows *rows, int regions)
+                          const wave_rows *rows, int regions)
 {
     row_errors errors;
     clear_errors(&errors);
     if (regions)
-        find_gradients(dq, &errors, d_bias, x, ring, stage, q_rows, d_o_rows,
-                       rows, 1, 0);
+        find_gradients(dq, &errors, d_bias, x, rows, 1, 0);
     else
-        find_gradients(dq, &errors, d_bias, x, ring, stage, q_rows, d_o_rows,
-                       rows, 0, 0);
+        find_gradients(dq, &errors, d_bias, x, rows, 0, 0);
     if (ROUNDING_SHOWS) {
         float expected[2];
         find_expected(expected, x, d_lse);
@@ -286,9 +281,9 @@ INLINE void compute_known(float *dq, float *error, float *d_bias,
  * has what is left. */
 INLINE void compute_given(float *dq, float *error, float *d_bias, row_state *x,
                           const float *d_lse, __global float *numbers,
-                          const window_ring *ring, uint stage, uint q_rows,
-                          uint d_o_rows, const wave_rows *rows, int regions)
+                          const wave_rows *rows, int regions)
 {
+    wave_rows own = *rows;
     row_errors errors;
     float expected[2];
     int corrects = 0, goes_on;
@@ -296,22 +291,20 @@ INLINE void compute_given(float *dq, float *error, float *d_bias, row_state *x,
     find_expected(expected, x, d_lse);
     do {
         /* addresses that follow are not to wait in registers */
-        HIDE_FROM_OPTIMIZER(q_rows);
-        HIDE_FROM_OPTIMIZER(d_o_rows);
-        HIDE_FROM_OPTIMIZER(stage);
+        HIDE_FROM_OPTIMIZER(own.q_rows);
+        HIDE_FROM_OPTIMIZER(own.d_o_rows);
+        HIDE_FROM_OPTIMIZER(own.stage);
         if (regions)
-            find_gradients(dq, &errors, d_bias, x, ring, stage, q_rows,
-                           d_o_rows, rows, 1, 1);
+            find_gradients(dq, &errors, d_bias, x, &own, 1, 1);
         else
-            find_gradients(dq, &errors, d_bias, x, ring, stage, q_rows,
-                           d_o_rows, rows, 0, 1);
+            find_gradients(dq, &errors, d_bias, x, &own, 0, 1);
         find_errors(error, &errors, expected);
         goes_on = 0;
         if (!corrects) {
             leave_delta(error, x, numbers, rows);
-            goes_on =
-                any_of_warpgroup(ring, stage, errors_count(&errors, error),
-                                 rows->wave, rows->lane);
+            goes_on = any_of_warpgroup(own.ring, own.stage,
+                                       errors_count(&errors, error),
+                                       rows->wave, rows->lane);
             correct_by_errors(x, error);
             corrects = 1;
         }
@@ -327,13 +320,16 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     const uint flags = args->forward.flags, stage = n % STAGES;
     const ulong window = args->forward.first_window + job->windows.first + n;
     const uint of_warpgroup = first_of_warpgroup(wave) * WINDOW_PITCH;
-    wave_rows rows = {.wave = wave,
-                      .row = job->first_row + first_of_wave(wave),
-                      .lane = lane,
-                      .region_value = args->forward.region_value};
-    const uint q_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup;
-    const uint d_o_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup;
-    const uint own_q = q_rows + wave % 4 * 16 * WINDOW_PITCH;
+    const wave_rows rows = {
+        .ring = ring,
+        .stage = stage,
+        .q_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup,
+        .d_o_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup,
+        .wave = wave,
+        .row = job->first_row + first_of_wave(wave),
+        .lane = lane,
+        .region_value = args->forward.region_value};
+    const uint own_q = rows.q_rows + wave % 4 * 16 * WINDOW_PITCH;
     __global float *numbers =
         out->workspace + args->workspace +
         ((ulong)(job->windows.first + n) * args->forward.heads + job->head) *
@@ -365,18 +361,16 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         dq[i] = 0.0f;
     if (given) {
-        start_given(&x, ring, stage, lse, d_lse, largest, numbers, &rows);
-        compute_given(dq, error, d_bias, &x, d_lse, numbers, ring, stage,
-                      q_rows, d_o_rows, &rows, regions);
+        start_given(&x, &rows, lse, d_lse, largest, numbers);
+        compute_given(dq, error, d_bias, &x, d_lse, numbers, &rows, regions);
     } else {
         start_statistics(&x, lse, job->has_lse);
         if (regions)
-            find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows, 1);
+            find_statistics(&x, &rows, 1);
         else
-            find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows, 0);
+            find_statistics(&x, &rows, 0);
         join_statistics(&x, d_lse, largest, numbers, &rows);
-        compute_known(dq, error, d_bias, &x, d_lse, ring, stage, q_rows,
-                      d_o_rows, &rows, regions);
+        compute_known(dq, error, d_bias, &x, d_lse, &rows, regions);
     }
     if (ROUNDING_SHOWS || given)
         take_mean_key(dq, error, ring, stage, lane);

@@ -7,8 +7,11 @@ REQUIRE(BLOCK_ROWS)
 
 /* A wave's 16 rows of a window. */
 typedef struct wave_rows {
-    uint wave; /* among those of the work-group */
-    uint row;  /* the first, of the window */
+    const window_ring *ring;
+    uint stage;            /* that has the window */
+    uint q_rows, d_o_rows; /* addresses of its warpgroup's in there */
+    uint wave;             /* among those of the work-group */
+    uint row;              /* the first, of the window */
     int lane;
     float region_value;
 } wave_rows;
@@ -36,39 +39,34 @@ typedef struct score_terms {
     float2 inverse[BLOCK_KEYS / 8];
 } score_terms;
 
-INLINE void load_biases(score_terms *terms, const window_ring *ring,
-                        uint first, const wave_rows *rows)
+INLINE void load_biases(score_terms *terms, const wave_rows *rows, uint first)
 {
     UNROLL_FOR (uint c = 0; c < BLOCK_KEYS; c += 16)
-        load_pairs(terms->words + PAIR_WORDS * c / 16, ring, rows->wave,
+        load_pairs(terms->words + PAIR_WORDS * c / 16, rows->ring, rows->wave,
                    first + c, rows->lane);
 }
 
-INLINE void load_inverses(score_terms *terms, const window_ring *ring,
-                          uint stage, uint first, const wave_rows *rows)
+INLINE void load_inverses(score_terms *terms, const wave_rows *rows,
+                          uint first)
 {
     UNROLL_FOR (uint j = 0; j < BLOCK_KEYS / 8; j++)
-#if VARIANT == COSINE
         terms->inverse[j] =
-            load_numbers(other_numbers(ring, stage) +
-                         4 * (first + 8 * j + 2 * (rows->lane % 4)));
-#else
-        terms->inverse[j] = (float2)(1.0f);
-#endif
+            VARIANT == COSINE
+                ? load_numbers(other_numbers(rows->ring, rows->stage) +
+                               4 * (first + 8 * j + 2 * (rows->lane % 4)))
+                : (float2)(1.0f);
 }
 
-INLINE void load_terms(score_terms *terms, const window_ring *ring, uint stage,
-                       uint first, const wave_rows *rows)
+INLINE void load_terms(score_terms *terms, const wave_rows *rows, uint first)
 {
-    load_biases(terms, ring, first, rows);
-    load_inverses(terms, ring, stage, first, rows);
+    load_biases(terms, rows, first);
+    load_inverses(terms, rows, first);
 }
 
 /* Products of rows become scores. regions: has the window several? */
 INLINE void finish_scores(float *s, const row_state *x,
-                          const score_terms *terms, const window_ring *ring,
-                          uint stage, uint first, const wave_rows *rows,
-                          const int regions)
+                          const score_terms *terms, const wave_rows *rows,
+                          uint first, const int regions)
 {
     UNROLL_FOR (uint j = 0; j < BLOCK_KEYS / 8; j++) {
         float bias[8];
@@ -84,9 +82,9 @@ INLINE void finish_scores(float *s, const row_state *x,
             }
     }
     if (HAS_REGIONS && regions) {
-        const lane_regions known =
-            find_regions(window_regions(ring, stage), rows->region_value,
-                         first_of_wave(rows->wave), rows->lane);
+        const lane_regions known = find_regions(
+            window_regions(rows->ring, rows->stage), rows->region_value,
+            first_of_wave(rows->wave), rows->lane);
         UNROLL_FOR (uint c = 0; c < BLOCK_KEYS; c += 16)
             add_region_values(s + c / 2, &known, first + c);
     }
@@ -148,16 +146,18 @@ INLINE void add_delta(row_state *x, const float *s, const float *dp)
 
 /* The products of a warpgroup's queries and dO with a tile of keys, in two
  * groups: scores and dP. */
-#define START_TILE(s, dp, first)                                              \
-    start_products();                                                         \
-    multiply_tile(s, q_rows,                                                  \
-                  window_rows(ring, stage, OTHER_FIRST) +                     \
-                      WINDOW_PITCH * (first));                                \
-    end_products();                                                           \
-    multiply_tile(dp, d_o_rows,                                               \
-                  window_rows(ring, stage, OTHER_SECOND) +                    \
-                      WINDOW_PITCH * (first));                                \
-    end_products()
+INLINE void start_tile(float *s, float *dp, const wave_rows *rows, uint first)
+{
+    start_products();
+    multiply_tile(s, rows->q_rows,
+                  window_rows(rows->ring, rows->stage, OTHER_FIRST) +
+                      WINDOW_PITCH * first);
+    end_products();
+    multiply_tile(dp, rows->d_o_rows,
+                  window_rows(rows->ring, rows->stage, OTHER_SECOND) +
+                      WINDOW_PITCH * first);
+    end_products();
+}
 
 /* Does an lse that is given serve? */
 INLINE int is_small_lse(float lse)
@@ -181,28 +181,27 @@ INLINE void start_statistics(row_state *x, const float *lse, int has_lse)
                                           : lse[r];
 }
 
-INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
-                            uint q_rows, uint d_o_rows, const wave_rows *rows,
+INLINE void find_statistics(row_state *x, const wave_rows *rows,
                             const int regions)
 {
     score_terms terms;
     if (LOADS_AHEAD)
-        load_biases(&terms, ring, 0, rows);
+        load_biases(&terms, rows, 0);
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
         if (!LOADS_AHEAD)
-            load_biases(&terms, ring, first, rows);
-        load_inverses(&terms, ring, stage, first, rows);
-        START_TILE(s, dp, first);
+            load_biases(&terms, rows, first);
+        load_inverses(&terms, rows, first);
+        start_tile(s, dp, rows, first);
         AWAIT_PRODUCTS(1);
         HOLD_SCORES(s);
-        finish_scores(s, x, &terms, ring, stage, first, rows, regions);
+        finish_scores(s, x, &terms, rows, first, regions);
         if (x->has_lse)
             exponentiate(x, s);
         else
             add_exponentials(x, s);
         if (LOADS_AHEAD)
-            load_biases(&terms, ring, NEXT_TILE(first, BLOCK_KEYS), rows);
+            load_biases(&terms, rows, NEXT_TILE(first, BLOCK_KEYS));
         AWAIT_PRODUCTS(0);
         HOLD_SCORES(dp);
         add_delta(x, s, dp);
