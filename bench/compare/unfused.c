@@ -95,19 +95,13 @@ static bool build(unfused *u)
 
 /* S, and dS beside it, take at most a quarter of the memory, and each what one
  * buffer may. */
-static void choose_chunks(unfused *u)
+static size_t most_items(const unfused *u, const unfused_sizes *sizes)
 {
-    const double row_bytes = unfused_plane_bytes(&u->w.c, 1);
-    const double planes = u->w.pass == BENCH_FORWARD ? 1 : 2;
-    double bytes = fmin((double)u->device->memory_bytes / 4 / planes,
-                        (double)u->device->largest_buffer);
+    const double item = sizes->s / (double)u->items;
+    double bytes = (double)u->device->memory_bytes / (sizes->ds > 0 ? 8 : 4);
+    bytes = fmin(bytes, (double)u->device->largest_buffer);
     bytes = fmin(bytes, 4.0 * MOST_ELEMENTS);
-    const double rows = floor(fmax(bytes / row_bytes, 1));
-    const double items = floor(rows / (double)u->item_rows);
-    u->chunk_items = items < 1 ? 1 : (size_t)fmin(items, MOST_BATCHES);
-    if (u->chunk_items > u->items)
-        u->chunk_items = u->items;
-    u->chunk_rows = items < 1 ? (size_t)rows : u->item_rows;
+    return (size_t)fmin(fmin(bytes / item, (double)u->items), MOST_BATCHES);
 }
 
 /* True, with *mem = NULL, where nothing is wanted. */
@@ -120,20 +114,17 @@ static bool new_buffer(const unfused *u, double bytes, cl_mem *mem)
     return error == CL_SUCCESS;
 }
 
-static bool create_buffers(unfused *u)
+static bool create_buffers(unfused *u, const unfused_sizes *sizes)
 {
-    const test_case *c = &u->w.c;
-    const double plane =
-        unfused_plane_bytes(c, (double)u->chunk_items * (double)u->chunk_rows);
-    const bool back = u->w.pass != BENCH_FORWARD;
-    return new_buffer(u, plane, &u->s) && new_buffer(u, 16, &u->dummy) &&
-           new_buffer(u, unfused_row_bytes(c, false), &u->q_norm) &&
-           new_buffer(u, unfused_row_bytes(c, true), &u->k_norm) &&
-           (!back ||
-            (new_buffer(u, plane, &u->ds) &&
-             new_buffer(u, unfused_along_bytes(c), &u->along) &&
-             new_buffer(u, unfused_head_sums_bytes(c), &u->head_sums) &&
-             new_buffer(u, unfused_partial_bytes(c), &u->partial)));
+    const double part = (double)u->most_items / (double)u->items;
+    return new_buffer(u, part * sizes->s, &u->s) &&
+           new_buffer(u, part * sizes->ds, &u->ds) &&
+           new_buffer(u, 16, &u->dummy) &&
+           new_buffer(u, sizes->q_norm, &u->q_norm) &&
+           new_buffer(u, sizes->k_norm, &u->k_norm) &&
+           new_buffer(u, sizes->along, &u->along) &&
+           new_buffer(u, sizes->head_sums, &u->head_sums) &&
+           new_buffer(u, sizes->partial, &u->partial);
 }
 
 static const char *prepare(unfused *u, const bench_device *device,
@@ -147,8 +138,9 @@ static const char *prepare(unfused *u, const bench_device *device,
         return "the device's memory does not suffice";
     u->items = (size_t)c->windows * (size_t)c->kv_heads;
     u->item_rows = (size_t)(c->heads / c->kv_heads) * (size_t)c->queries;
-    choose_chunks(u);
-    if (!create_buffers(u))
+    const unfused_sizes sizes = unfused_sizes_of(c, pass);
+    u->most_items = most_items(u, &sizes);
+    if (u->most_items == 0 || !create_buffers(u, &sizes))
         return "the device's memory does not suffice for S";
     if (!build(u) || unfused_set_arguments(u) != CL_SUCCESS)
         return "the softmax kernel does not build";
@@ -173,15 +165,13 @@ static void release(unfused *u)
 
 /* ---- Timing ---- */
 
-/* To be called whenever timed_items changes: the backward pass of what fits
- * into a chunk finds P. False if that fails. */
+/* To be called whenever timed_items changes: the backward pass finds P. False
+ * if that fails. */
 static bool provide_p(unfused *u)
 {
-    u->finds_p = u->w.pass == BENCH_BACKWARD &&
-                 u->timed_items <= u->chunk_items &&
-                 u->chunk_rows == u->item_rows;
-    return !u->finds_p || (unfused_enqueue_p(u) == CL_SUCCESS &&
-                           clFinish(u->device->queue) == CL_SUCCESS);
+    return u->w.pass != BENCH_BACKWARD ||
+           (unfused_enqueue_p(u, 0) == CL_SUCCESS &&
+            clFinish(u->device->queue) == CL_SUCCESS);
 }
 
 /* Seconds of one call, negative if it failed. */
@@ -210,20 +200,20 @@ static const char *choose_part(unfused *u, double budget)
         if (seconds < 0)
             return "CLBlast fails on this device";
         const double all = seconds * (double)u->items / (double)u->timed_items;
-        if (u->timed_items == u->items)
+        if (u->timed_items == u->most_items)
             return NULL;
         if (seconds > budget / 8) {
             /* measure_calls makes at least three calls */
-            const double fitting =
-                (double)u->items * fmin(budget / 4 / all, 1);
+            const double fitting = fmin((double)u->items * budget / 4 / all,
+                                        (double)u->most_items);
             u->timed_items = fitting < 1 ? 1 : (size_t)fitting;
             return seconds > 4 * budget && u->timed_items == 1
                        ? "one head would take too long"
                        : NULL;
         }
         u->timed_items *= 2;
-        if (u->timed_items > u->items)
-            u->timed_items = u->items;
+        if (u->timed_items > u->most_items)
+            u->timed_items = u->most_items;
     }
 }
 

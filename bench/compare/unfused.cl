@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What stands between the two matrix products of unfused attention: rows of S
- * [rows][NK] become rows of softmax(S). Global row number r is query r % NQ of
- * window-head r / NQ.
+ * [rows][NK] become rows of softmax(S). Row r is query r % NQ of window-head r
+ * / NQ.
  *
  *   NQ, NK, HEAD_DIM, HEADS, KV_HEADS
  *   COSINE    S is q k^T; norms and the factor come here
@@ -158,14 +158,13 @@ static void scale(__global float *own, int item, float share)
         own[j] *= share;
 }
 
-/* first_row: global number of row 0 of s. */
 __kernel void
 softmax(__global float *s, __global const float *bias,
         __global const float *mask, __global const uchar *query_regions,
         __global const uchar *key_regions, __global const float *q_norm,
         __global const float *k_norm, __global const float *logit_scale,
-        ulong first_row, ulong mask_windows, float region_value, int block,
-        int first_block, int window_blocks, int sink, int query_offset)
+        ulong mask_windows, float region_value, int block, int first_block,
+        int window_blocks, int sink, int query_offset)
 {
 #if GROUP > 1
     __local float scratch[GROUP];
@@ -175,10 +174,9 @@ softmax(__global float *s, __global const float *bias,
     const size_t row = get_global_id(0);
     const int item = 0;
 #endif
-    const ulong at = first_row + row;
-    const int query = (int)(at % NQ);
-    const int head = (int)(at / NQ % HEADS);
-    const ulong window = at / NQ / HEADS;
+    const int query = (int)(row % NQ);
+    const int head = (int)(row / NQ % HEADS);
+    const ulong window = row / NQ / HEADS;
     const ulong masked = window % mask_windows;
     __global float *own = s + row * NK;
     row_state r;
@@ -190,7 +188,7 @@ softmax(__global float *s, __global const float *bias,
     r.region_value = region_value;
     r.key_norm = k_norm + (window * KV_HEADS + head / (HEADS / KV_HEADS)) * NK;
     r.factor =
-        COSINE ? exp(fmin(logit_scale[head], 4.6051702f)) * q_norm[at] : 1.0f;
+        COSINE ? exp(fmin(logit_scale[head], 4.6051702f)) * q_norm[row] : 1.0f;
     r.sink = sink;
     r.first_key = 0;
     r.last_key = NK;

@@ -9,10 +9,9 @@
  *              scale dS K and dK = scale dS^T Q; the cosine variant scales dS
  *              and projects dQ and dK
  *
- * S of all windows may not fit, so windows are taken in chunks; the sliding
- * variant computes all of S and hides what is not seen. The backward pass
- * finds P in memory where one chunk is enough, and in the pass `both`; else it
- * computes P again. */
+ * The sliding variant computes all of S and hides what is not seen. Only as
+ * many windows are timed as S has room for and the time allows. The backward
+ * pass finds P in memory. */
 #ifndef BENCH_UNFUSED_H
 #define BENCH_UNFUSED_H
 
@@ -34,8 +33,8 @@ bool unfused_possible(void);
 void unfused_measure(const bench_device *device, const test_case *c,
                      bench_pass pass, double budget, unfused_result *result);
 
-/* Device memory besides the tensors that go in and come out, with all windows
- * in one chunk, as it is done where nobody counts bytes. (unfused_steps.c) */
+/* Device memory besides the tensors that go in and come out, of all windows.
+ * (unfused_steps.c) */
 double unfused_bytes(const test_case *c, bench_pass pass);
 
 /* Frees what CLBlast keeps for a context; to be called before it goes. */

@@ -37,7 +37,7 @@ __kernel void softmax_backward(__global const float *p, __global float *dp)
  * stored give the gradients of Q^ and K^ over the norms. */
 __kernel void scale_rows(__global float *ds, __global const float *q_norm,
                          __global const float *k_norm,
-                         __global const float *logit_scale, ulong first_row)
+                         __global const float *logit_scale)
 {
 #if GROUP > 1
     const size_t row = get_group_id(0);
@@ -46,10 +46,10 @@ __kernel void scale_rows(__global float *ds, __global const float *q_norm,
     const size_t row = get_global_id(0);
     const int item = 0;
 #endif
-    const ulong at = first_row + row;
-    const int head = (int)(at / NQ % HEADS);
-    const ulong window = at / NQ / HEADS;
-    const float factor = exp(fmin(logit_scale[head], 4.6051702f)) * q_norm[at];
+    const int head = (int)(row / NQ % HEADS);
+    const ulong window = row / NQ / HEADS;
+    const float factor =
+        exp(fmin(logit_scale[head], 4.6051702f)) * q_norm[row];
     __global const float *keys =
         k_norm + (window * KV_HEADS + head / (HEADS / KV_HEADS)) * NK;
     __global float *own = ds + row * NK;
@@ -86,27 +86,24 @@ __kernel void sum_queries(__global const float *along,
     sums[at] = logit_scale[at % HEADS] > 4.6051702f ? 0.0f : sum;
 }
 
-/* x holds the elements first, first + 1, ... before `end` of an array
- * [windows][period]; every parts-th window goes into a partial sum. */
-__kernel void sum_windows(__global const float *x, ulong first, ulong end,
+/* x: the elements before `end` of an array [windows][period]; every parts-th
+ * window goes into a partial sum. */
+__kernel void sum_windows(__global const float *x, ulong end,
                           __global float *partial)
 {
     const ulong column = get_global_id(0), period = get_global_size(0);
     const ulong part = get_global_id(1), parts = get_global_size(1);
     float sum = 0.0f;
-    for (ulong w = first / period + part; w * period + column < end;
-         w += parts)
-        if (w * period + column >= first)
-            sum += x[w * period + column - first];
+    for (ulong w = part; w * period + column < end; w += parts)
+        sum += x[w * period + column];
     partial[part * period + column] = sum;
 }
 
-/* adds: to what is there. */
-__kernel void sum_parts(__global const float *partial, int parts, int adds,
+__kernel void sum_parts(__global const float *partial, int parts,
                         __global float *to)
 {
     const size_t column = get_global_id(0), period = get_global_size(0);
-    float sum = adds ? to[column] : 0.0f;
+    float sum = 0.0f;
     for (int i = 0; i < parts; i++)
         sum += partial[i * period + column];
     to[column] = sum;

@@ -7,29 +7,6 @@
 
 /* ---- Memory ---- */
 
-double unfused_plane_bytes(const test_case *c, double rows)
-{
-    return 4.0 * rows * c->keys;
-}
-
-double unfused_row_bytes(const test_case *c, bool of_keys)
-{
-    if (c->variant != WINATTN_COSINE)
-        return 0;
-    return of_keys ? 4.0 * c->windows * c->kv_heads * c->keys
-                   : 4.0 * c->windows * c->heads * c->queries;
-}
-
-double unfused_along_bytes(const test_case *c)
-{
-    return fmax(unfused_row_bytes(c, false), unfused_row_bytes(c, true));
-}
-
-double unfused_head_sums_bytes(const test_case *c)
-{
-    return c->variant == WINATTN_COSINE ? 4.0 * c->windows * c->heads : 0;
-}
-
 /* As many partial sums as each sums windows, so that a GPU is busy in both
  * stages. */
 static size_t parts_of(const test_case *c)
@@ -43,24 +20,32 @@ static size_t dbias_count(const test_case *c)
     return (size_t)c->heads * (size_t)c->queries * (size_t)c->keys;
 }
 
-double unfused_partial_bytes(const test_case *c)
+unfused_sizes unfused_sizes_of(const test_case *c, bench_pass pass)
 {
-    const double summed = c->bias != TERM_NONE ? (double)dbias_count(c)
-                          : c->variant == WINATTN_COSINE ? c->heads
-                                                         : 0;
-    return 4.0 * (double)parts_of(c) * summed;
+    const bool cosine = c->variant == WINATTN_COSINE;
+    const double heads = 4.0 * c->windows * c->heads;
+    unfused_sizes sizes = {.s = heads * c->queries * c->keys};
+    if (cosine) {
+        sizes.q_norm = heads * c->queries;
+        sizes.k_norm = 4.0 * c->windows * c->kv_heads * c->keys;
+    }
+    if (pass == BENCH_FORWARD)
+        return sizes;
+    sizes.ds = sizes.s;
+    sizes.along = fmax(sizes.q_norm, sizes.k_norm);
+    sizes.head_sums = cosine ? heads : 0;
+    sizes.partial = 4.0 * (double)parts_of(c) *
+                    (c->bias != TERM_NONE ? (double)dbias_count(c)
+                     : cosine             ? c->heads
+                                          : 0);
+    return sizes;
 }
 
 double unfused_bytes(const test_case *c, bench_pass pass)
 {
-    const double heads = (double)c->windows * c->heads;
-    const double plane = unfused_plane_bytes(c, heads * c->queries);
-    const double norms =
-        unfused_row_bytes(c, false) + unfused_row_bytes(c, true);
-    if (pass == BENCH_FORWARD)
-        return plane + norms;
-    return 2 * plane + norms + unfused_along_bytes(c) +
-           unfused_head_sums_bytes(c) + unfused_partial_bytes(c);
+    const unfused_sizes z = unfused_sizes_of(c, pass);
+    return z.s + z.ds + z.q_norm + z.k_norm + z.along + z.head_sums +
+           z.partial;
 }
 
 #ifdef BENCH_HAS_CLBLAST
@@ -117,7 +102,6 @@ cl_int unfused_set_arguments(const unfused *u)
     cl_int error = CL_SUCCESS;
     for (size_t i = 0; i < sizeof mems / sizeof *mems; i++)
         error |= clSetKernelArg(softmax, index++, sizeof mems[i], &mems[i]);
-    index++; /* first_row differs from launch to launch */
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
         error |=
             clSetKernelArg(softmax, index++, scalars[i].size, scalars[i].at);
@@ -141,17 +125,16 @@ static winattn_status launch(const unfused *u, unfused_kernel kernel,
 }
 
 /* The kernels that go by rows of S; their other arguments are set. */
-static winattn_status launch_rows(const unfused *u, unfused_kernel kernel,
-                                  size_t rows)
+static winattn_status launch_rows(const unfused *u, unfused_kernel kernel)
 {
-    const size_t items = rows * u->group;
+    const size_t items = u->timed_items * u->item_rows * u->group;
     return clEnqueueNDRangeKernel(u->device->queue, u->kernel[kernel], 1, NULL,
                                   &items, u->group > 1 ? &u->group : NULL, 0,
                                   NULL, NULL);
 }
 
-static winattn_status enqueue_norms(const unfused *u, cl_mem x, size_t rows,
-                                    cl_mem norm)
+static winattn_status enqueue_norm(const unfused *u, cl_mem x, size_t rows,
+                                   cl_mem norm)
 {
     const argument arguments[] = {ARGUMENT(x), ARGUMENT(norm)};
     return launch(u, UNFUSED_NORMS, arguments, 2, rows, 1);
@@ -165,21 +148,21 @@ static winattn_status enqueue_project(const unfused *u, cl_mem x, size_t rows,
     return launch(u, UNFUSED_PROJECT, arguments, 4, rows, 1);
 }
 
-/* x: elements `first` to `end` of [windows][period]; into or onto `to`. */
+/* x: the first `end` elements of [windows][period]. */
 static winattn_status enqueue_window_sum(const unfused *u, cl_mem x,
-                                         cl_ulong first, cl_ulong end,
-                                         size_t period, bool adds, cl_mem to)
+                                         cl_ulong end, size_t period,
+                                         cl_mem to)
 {
     const size_t parts = parts_of(&u->w.c);
-    const cl_int count = (cl_int)parts, adding = adds;
-    const argument arguments[] = {ARGUMENT(x), ARGUMENT(first), ARGUMENT(end),
+    const cl_int count = (cl_int)parts;
+    const argument arguments[] = {ARGUMENT(x), ARGUMENT(end),
                                   ARGUMENT(u->partial)};
     const argument last[] = {ARGUMENT(u->partial), ARGUMENT(count),
-                             ARGUMENT(adding), ARGUMENT(to)};
+                             ARGUMENT(to)};
     const winattn_status status =
-        launch(u, UNFUSED_SUM_WINDOWS, arguments, 4, period, parts);
+        launch(u, UNFUSED_SUM_WINDOWS, arguments, 3, period, parts);
     return status == CL_SUCCESS
-               ? launch(u, UNFUSED_SUM_PARTS, last, 4, period, 1)
+               ? launch(u, UNFUSED_SUM_PARTS, last, 3, period, 1)
                : status;
 }
 
@@ -188,59 +171,47 @@ static winattn_status enqueue_window_sum(const unfused *u, cl_mem x,
 /* The first matrix of a batch, row by row; counted in elements. */
 typedef struct matrix {
     cl_mem mem;
-    size_t first, columns;
+    size_t columns;
     size_t next; /* from one item's to the next's */
 } matrix;
 
-/* c = alpha a b + beta c for each item, c of m x n, k sums. An operand's
+/* c = alpha a b for each timed item, c of m x n, k sums. An operand's
  * transposition is that of BLAS. */
-static winattn_status multiply(const unfused *u, size_t items, size_t m,
-                               size_t n, size_t k, float alpha,
-                               const matrix *a, CLBlastTranspose a_transposed,
-                               const matrix *b, CLBlastTranspose b_transposed,
-                               float beta, const matrix *c)
+static winattn_status multiply(const unfused *u, size_t m, size_t n, size_t k,
+                               float alpha, const matrix *a,
+                               CLBlastTranspose a_transposed, const matrix *b,
+                               CLBlastTranspose b_transposed, const matrix *c)
 {
     cl_command_queue queue = u->device->queue;
     return CLBlastSgemmStridedBatched(
         CLBlastLayoutRowMajor, a_transposed, b_transposed, m, n, k, alpha,
-        a->mem, a->first, a->columns, a->next, b->mem, b->first, b->columns,
-        b->next, beta, c->mem, c->first, c->columns, c->next, items, &queue,
-        NULL);
+        a->mem, 0, a->columns, a->next, b->mem, 0, b->columns, b->next, 0.0f,
+        c->mem, 0, c->columns, c->next, u->timed_items, &queue, NULL);
 }
 
 #define PLAIN CLBlastTransposeNo
 #define TRANSPOSED CLBlastTransposeYes
 
-/* ---- Chunks ---- */
-
-/* `rows` rows of each of `items` items, from row `row` of item `item` on. */
-typedef struct chunk {
-    unsigned set;
-    size_t item, items, row, rows;
-    size_t first_row; /* number of its first row among all */
-} chunk;
-
-static matrix plane_of(const unfused *u, const chunk *part, cl_mem mem)
+static matrix plane_of(const unfused *u, cl_mem mem)
 {
     const size_t keys = (size_t)u->w.c.keys;
-    const matrix m = {mem, 0, keys, part->rows * keys};
+    const matrix m = {mem, keys, u->item_rows * keys};
     return m;
 }
 
 /* A tensor like q. */
-static matrix rows_of(const unfused *u, const chunk *part, const cl_mem *mems)
+static matrix rows_of(const unfused *u, cl_mem mem)
 {
     const size_t dim = (size_t)u->w.c.dim;
-    const matrix m = {mems[part->set], part->first_row * dim, dim,
-                      u->item_rows * dim};
+    const matrix m = {mem, dim, u->item_rows * dim};
     return m;
 }
 
 /* A tensor like k. */
-static matrix keys_of(const unfused *u, const chunk *part, const cl_mem *mems)
+static matrix keys_of(const unfused *u, cl_mem mem)
 {
-    const size_t dim = (size_t)u->w.c.dim, plane = (size_t)u->w.c.keys * dim;
-    const matrix m = {mems[part->set], part->item * plane, dim, plane};
+    const size_t dim = (size_t)u->w.c.dim;
+    const matrix m = {mem, dim, (size_t)u->w.c.keys * dim};
     return m;
 }
 
@@ -252,104 +223,85 @@ static float scale_of(const test_case *c)
                                         : 1.0f / sqrtf((float)c->dim);
 }
 
-static winattn_status enqueue_p(const unfused *u, const chunk *part)
+/* ---- A call ---- */
+
+static winattn_status enqueue_norms(const unfused *u, unsigned set)
 {
-    const matrix q = rows_of(u, part, u->w.q), k = keys_of(u, part, u->w.k);
-    const matrix s = plane_of(u, part, u->s);
-    const cl_ulong first = part->first_row;
-    const winattn_status status = multiply(
-        u, part->items, part->rows, (size_t)u->w.c.keys, (size_t)u->w.c.dim,
-        scale_of(&u->w.c), &q, PLAIN, &k, TRANSPOSED, 0.0f, &s);
-    if (status != CL_SUCCESS)
-        return status;
-    clSetKernelArg(u->kernel[UNFUSED_SOFTMAX], 8, sizeof first, &first);
-    return launch_rows(u, UNFUSED_SOFTMAX, part->items * part->rows);
+    const winattn_status status =
+        enqueue_norm(u, u->w.q[set], u->timed_items * u->item_rows, u->q_norm);
+    return status == CL_SUCCESS
+               ? enqueue_norm(u, u->w.k[set],
+                              u->timed_items * (size_t)u->w.c.keys, u->k_norm)
+               : status;
 }
 
-static winattn_status enqueue_o(const unfused *u, const chunk *part)
+winattn_status unfused_enqueue_p(const unfused *u, unsigned set)
 {
-    const matrix p = plane_of(u, part, u->s), v = keys_of(u, part, u->w.v);
-    const matrix o = rows_of(u, part, u->w.o);
-    return multiply(u, part->items, part->rows, (size_t)u->w.c.dim,
-                    (size_t)u->w.c.keys, 1.0f, &p, PLAIN, &v, PLAIN, 0.0f, &o);
+    const matrix q = rows_of(u, u->w.q[set]), k = keys_of(u, u->w.k[set]);
+    const matrix s = plane_of(u, u->s);
+    winattn_status status = u->q_norm ? enqueue_norms(u, set) : CL_SUCCESS;
+    if (status == CL_SUCCESS)
+        status =
+            multiply(u, u->item_rows, (size_t)u->w.c.keys, (size_t)u->w.c.dim,
+                     scale_of(&u->w.c), &q, PLAIN, &k, TRANSPOSED, &s);
+    return status == CL_SUCCESS ? launch_rows(u, UNFUSED_SOFTMAX) : status;
+}
+
+static winattn_status enqueue_o(const unfused *u, unsigned set)
+{
+    const matrix p = plane_of(u, u->s), v = keys_of(u, u->w.v[set]);
+    const matrix o = rows_of(u, u->w.o[set]);
+    return multiply(u, u->item_rows, (size_t)u->w.c.dim, (size_t)u->w.c.keys,
+                    1.0f, &p, PLAIN, &v, PLAIN, &o);
 }
 
 /* ds becomes dS, and is summed over windows; then it is what the products
  * want. */
-static winattn_status enqueue_ds(const unfused *u, const chunk *part)
+static winattn_status enqueue_ds(const unfused *u)
 {
-    const size_t rows = part->items * part->rows;
-    const size_t keys = (size_t)u->w.c.keys;
-    const cl_ulong first = part->first_row;
+    const size_t rows = u->timed_items * u->item_rows;
     const cl_mem mems[] = {u->ds, u->q_norm, u->k_norm, u->w.logit_scale};
     cl_kernel kernel = u->kernel[UNFUSED_SOFTMAX_BACKWARD];
     clSetKernelArg(kernel, 0, sizeof u->s, &u->s);
     clSetKernelArg(kernel, 1, sizeof u->ds, &u->ds);
-    winattn_status status = launch_rows(u, UNFUSED_SOFTMAX_BACKWARD, rows);
+    winattn_status status = launch_rows(u, UNFUSED_SOFTMAX_BACKWARD);
     if (status == CL_SUCCESS && u->w.dbias)
-        status =
-            enqueue_window_sum(u, u->ds, first * keys, (first + rows) * keys,
-                               dbias_count(&u->w.c), first > 0, u->w.dbias);
+        status = enqueue_window_sum(u, u->ds, rows * (size_t)u->w.c.keys,
+                                    dbias_count(&u->w.c), u->w.dbias);
     if (status != CL_SUCCESS || !u->q_norm)
         return status;
     kernel = u->kernel[UNFUSED_SCALE_ROWS];
     for (cl_uint i = 0; i < 4; i++)
         clSetKernelArg(kernel, i, sizeof mems[i], &mems[i]);
-    clSetKernelArg(kernel, 4, sizeof first, &first);
-    return launch_rows(u, UNFUSED_SCALE_ROWS, rows);
+    return launch_rows(u, UNFUSED_SCALE_ROWS);
 }
 
-static winattn_status enqueue_gradients(const unfused *u, const chunk *part)
+static winattn_status enqueue_gradients(const unfused *u, unsigned set)
 {
     const size_t keys = (size_t)u->w.c.keys, dim = (size_t)u->w.c.dim;
-    const size_t items = part->items, rows = part->rows;
-    const matrix p = plane_of(u, part, u->s), ds = plane_of(u, part, u->ds);
-    const matrix q = rows_of(u, part, u->w.q), k = keys_of(u, part, u->w.k);
-    const matrix v = keys_of(u, part, u->w.v);
-    const matrix d_o = rows_of(u, part, u->w.d_o);
-    const matrix dq = rows_of(u, part, u->w.dq);
-    const matrix dk = keys_of(u, part, u->w.dk);
-    const matrix dv = keys_of(u, part, u->w.dv);
+    const size_t rows = u->item_rows;
+    const matrix p = plane_of(u, u->s), ds = plane_of(u, u->ds);
+    const matrix q = rows_of(u, u->w.q[set]), k = keys_of(u, u->w.k[set]);
+    const matrix v = keys_of(u, u->w.v[set]);
+    const matrix d_o = rows_of(u, u->w.d_o[set]);
+    const matrix dq = rows_of(u, u->w.dq[set]);
+    const matrix dk = keys_of(u, u->w.dk[set]);
+    const matrix dv = keys_of(u, u->w.dv[set]);
     const float scale = scale_of(&u->w.c);
-    const float beta = part->row > 0 ? 1.0f : 0.0f; /* rows before it added */
-    winattn_status status = multiply(u, items, keys, dim, rows, 1.0f, &p,
-                                     TRANSPOSED, &d_o, PLAIN, beta, &dv);
+    winattn_status status =
+        multiply(u, keys, dim, rows, 1.0f, &p, TRANSPOSED, &d_o, PLAIN, &dv);
     if (status == CL_SUCCESS)
-        status = multiply(u, items, rows, keys, dim, 1.0f, &d_o, PLAIN, &v,
-                          TRANSPOSED, 0.0f, &ds);
+        status = multiply(u, rows, keys, dim, 1.0f, &d_o, PLAIN, &v,
+                          TRANSPOSED, &ds);
     if (status == CL_SUCCESS)
-        status = enqueue_ds(u, part);
+        status = enqueue_ds(u);
     if (status == CL_SUCCESS)
-        status = multiply(u, items, rows, dim, keys, scale, &ds, PLAIN, &k,
-                          PLAIN, 0.0f, &dq);
+        status =
+            multiply(u, rows, dim, keys, scale, &ds, PLAIN, &k, PLAIN, &dq);
     if (status == CL_SUCCESS)
-        status = multiply(u, items, keys, dim, rows, scale, &ds, TRANSPOSED,
-                          &q, PLAIN, beta, &dk);
+        status = multiply(u, keys, dim, rows, scale, &ds, TRANSPOSED, &q,
+                          PLAIN, &dk);
     return status;
-}
-
-static winattn_status enqueue_chunk(const unfused *u, const chunk *part)
-{
-    winattn_status status = CL_SUCCESS;
-    if (!u->finds_p)
-        status = enqueue_p(u, part);
-    if (status == CL_SUCCESS && u->w.pass != BENCH_BACKWARD)
-        status = enqueue_o(u, part);
-    if (status == CL_SUCCESS && u->w.pass != BENCH_FORWARD)
-        status = enqueue_gradients(u, part);
-    return status;
-}
-
-/* ---- A call ---- */
-
-static winattn_status enqueue_all_norms(const unfused *u, unsigned set)
-{
-    const winattn_status status = enqueue_norms(
-        u, u->w.q[set], u->timed_items * u->item_rows, u->q_norm);
-    return status == CL_SUCCESS
-               ? enqueue_norms(u, u->w.k[set],
-                               u->timed_items * (size_t)u->w.c.keys, u->k_norm)
-               : status;
 }
 
 /* What the cosine variant does to whole dq and dk, and d_logit_scale. */
@@ -368,18 +320,9 @@ static winattn_status enqueue_projections(const unfused *u, unsigned set)
     if (status == CL_SUCCESS)
         status = launch(u, UNFUSED_SUM_QUERIES, sums, 3, heads, 1);
     if (status == CL_SUCCESS)
-        status =
-            enqueue_window_sum(u, u->head_sums, 0, heads, (size_t)u->w.c.heads,
-                               false, u->w.d_logit_scale);
+        status = enqueue_window_sum(u, u->head_sums, heads,
+                                    (size_t)u->w.c.heads, u->w.d_logit_scale);
     return status;
-}
-
-winattn_status unfused_enqueue_p(const unfused *u)
-{
-    const chunk all = {.items = u->timed_items, .rows = u->item_rows};
-    const winattn_status status =
-        u->q_norm ? enqueue_all_norms(u, 0) : CL_SUCCESS;
-    return status == CL_SUCCESS ? enqueue_p(u, &all) : status;
 }
 
 winattn_status unfused_enqueue(void *data, unsigned round)
@@ -387,21 +330,12 @@ winattn_status unfused_enqueue(void *data, unsigned round)
     const unfused *u = data;
     const unsigned set = round % (unsigned)u->w.sets;
     winattn_status status = CL_SUCCESS;
-    if (u->q_norm && !u->finds_p)
-        status = enqueue_all_norms(u, set);
-    for (size_t item = 0; item < u->timed_items && status == CL_SUCCESS;
-         item += u->chunk_items) {
-        size_t items = u->timed_items - item;
-        items = items > u->chunk_items ? u->chunk_items : items;
-        for (size_t row = 0; row < u->item_rows && status == CL_SUCCESS;
-             row += u->chunk_rows) {
-            size_t rows = u->item_rows - row;
-            rows = rows > u->chunk_rows ? u->chunk_rows : rows;
-            const chunk part = {set, item, items,
-                                row, rows, item * u->item_rows + row};
-            status = enqueue_chunk(u, &part);
-        }
-    }
+    if (u->w.pass != BENCH_BACKWARD)
+        status = unfused_enqueue_p(u, set);
+    if (status == CL_SUCCESS && u->w.pass != BENCH_BACKWARD)
+        status = enqueue_o(u, set);
+    if (status == CL_SUCCESS && u->w.pass != BENCH_FORWARD)
+        status = enqueue_gradients(u, set);
     if (status == CL_SUCCESS && u->q_norm && u->w.pass != BENCH_FORWARD)
         status = enqueue_projections(u, set);
     return status;

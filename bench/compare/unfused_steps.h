@@ -18,6 +18,13 @@ typedef enum unfused_kernel {
     UNFUSED_KERNELS
 } unfused_kernel;
 
+/* Bytes of the buffers of that name, for all windows; 0 where the case has not
+ * the like. */
+typedef struct unfused_sizes {
+    double s, ds, q_norm, k_norm, along, head_sums, partial;
+} unfused_sizes;
+unfused_sizes unfused_sizes_of(const test_case *c, bench_pass pass);
+
 /* The rows of S that belong to one key head are neighbours, also where
  * several query heads share it: such a group is an item of a batch, a product
  * of [rows x D] by [D x keys]. */
@@ -25,34 +32,24 @@ typedef struct unfused {
     const bench_device *device;
     workload w;
     size_t items, item_rows;
-    size_t timed_items;             /* of a call: the first so many */
-    size_t chunk_items, chunk_rows; /* that fit into s; rows of one item */
-    bool finds_p;                   /* s holds P of all timed items */
-    cl_mem s, ds;                   /* S, then P; dP, then dS */
-    cl_mem q_norm, k_norm;          /* cosine: one over the norm */
-    cl_mem along;                   /* cosine: q . dq of each query */
-    cl_mem head_sums;               /* of along; [windows, heads] */
-    cl_mem partial;                 /* of sums over windows */
-    cl_mem dummy;                   /* for what a case has not */
+    size_t most_items;     /* that fit into s */
+    size_t timed_items;    /* of a call: the first so many */
+    cl_mem s, ds;          /* S, then P; dP, then dS */
+    cl_mem q_norm, k_norm; /* cosine: one over the norm */
+    cl_mem along;          /* cosine: q . dq of each query */
+    cl_mem head_sums;      /* of along; [windows, heads] */
+    cl_mem partial;        /* of sums over windows */
+    cl_mem dummy;          /* for what a case has not */
     cl_program program;
     cl_kernel kernel[UNFUSED_KERNELS];
     size_t group; /* work-items of a row; 1: any work-group */
 } unfused;
 
-/* Bytes of S or dS for so many rows. */
-double unfused_plane_bytes(const test_case *c, double rows);
-/* Bytes of norms, and of the other members, by their names; 0 where the case
- * has not the like. */
-double unfused_row_bytes(const test_case *c, bool of_keys);
-double unfused_along_bytes(const test_case *c);
-double unfused_head_sums_bytes(const test_case *c);
-double unfused_partial_bytes(const test_case *c);
-
 /* Arguments that are the same in all launches of the softmax. */
 cl_int unfused_set_arguments(const unfused *u);
-/* Computes P of the timed items for the calls that find it. */
-winattn_status unfused_enqueue_p(const unfused *u);
-/* A call; `data` is an unfused. */
+/* Computes P of the timed items of a set. */
+winattn_status unfused_enqueue_p(const unfused *u, unsigned set);
+/* A call; `data` is an unfused. The backward pass finds P. */
 winattn_status unfused_enqueue(void *data, unsigned round);
 
 #endif
