@@ -148,30 +148,15 @@ static void print_tiers(const bench_device *device, wa_exclusions *exclusions)
 /* Milliseconds that planning takes, builds apart; the least of a few times. */
 #define PLANNING_TIMES 3
 
-static double forward_planning(const wa_problem *problem,
-                               const wa_device *device,
-                               const wa_exclusions *exclusions, wa_plan *plan)
+/* Negative: there is no plan. */
+static double planning(const wa_problem *problem, const wa_device *device,
+                       wa_pass pass, const wa_exclusions *exclusions,
+                       wa_plan *plan)
 {
     double least = INFINITY;
     for (int i = 0; i < PLANNING_TIMES; i++) {
         const double start = now_seconds();
-        if (wa_plan_make(problem, device, WA_FORWARD, exclusions, plan) !=
-            WINATTN_SUCCESS)
-            return -1;
-        least = fmin(least, (now_seconds() - start) * 1e3);
-    }
-    return least;
-}
-
-static double backward_planning(const wa_problem *problem,
-                                const wa_device *device,
-                                const wa_exclusions *exclusions)
-{
-    wa_plan plan;
-    double least = INFINITY;
-    for (int i = 0; i < PLANNING_TIMES; i++) {
-        const double start = now_seconds();
-        if (wa_plan_make(problem, device, WA_BACKWARD, exclusions, &plan) !=
+        if (wa_plan_make(problem, device, pass, exclusions, plan) !=
             WINATTN_SUCCESS)
             return -1;
         least = fmin(least, (now_seconds() - start) * 1e3);
@@ -185,7 +170,7 @@ static void print_case(const workload_row *row, int dtype,
 {
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
     wa_problem problem;
-    wa_plan plan;
+    wa_plan plan, back;
     test_case c = case_default();
     c.lse = 0;
     if (!case_parse(row->text, &c, NULL))
@@ -196,12 +181,13 @@ static void print_case(const workload_row *row, int dtype,
     printf("    %-20s %-5s ", row->name, dtypes[dtype]);
     double forward = -1;
     if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS)
-        forward = forward_planning(&problem, device, exclusions, &plan);
+        forward = planning(&problem, device, WA_FORWARD, exclusions, &plan);
     if (forward < 0) {
         printf("%s\n", winattn_last_reason());
         return;
     }
-    const double backward = backward_planning(&problem, device, exclusions);
+    const double backward =
+        planning(&problem, device, WA_BACKWARD, exclusions, &back);
     char tile[32];
     snprintf(tile, sizeof tile, "%u x %u",
              plan.step[WA_STEP_FORWARD].block_rows,

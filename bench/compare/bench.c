@@ -63,37 +63,29 @@ static void list(FILE *to, char (*names)[256], size_t count)
         fprintf(to, "%-20s %s\n", map_rows[i].name, map_rows[i].text);
 }
 
-/* GPUs come first: a CPU takes all the time it can get. */
-static void sort_devices(cl_device_id *ids, char (*names)[256], size_t count)
+static bool is_cpu(cl_device_id id)
 {
-    for (size_t i = 0, placed = 0; i < count; i++) {
-        cl_device_type type = CL_DEVICE_TYPE_CPU;
-        char name[256];
-        clGetDeviceInfo(ids[i], CL_DEVICE_TYPE, sizeof type, &type, NULL);
-        if ((type & CL_DEVICE_TYPE_CPU) != 0)
-            continue;
-        const cl_device_id id = ids[i];
-        memcpy(name, names[i], sizeof name);
-        memmove(ids + placed + 1, ids + placed, (i - placed) * sizeof *ids);
-        memmove(names + placed + 1, names + placed,
-                (i - placed) * sizeof *names);
-        ids[placed] = id;
-        memcpy(names[placed++], name, sizeof name);
-    }
+    cl_device_type type = CL_DEVICE_TYPE_CPU;
+    clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+    return (type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Keeps the devices that are asked for; how many. */
+/* Those that are asked for; how many. GPUs come first: a CPU takes all the
+ * time it can get. */
 static size_t find_devices(const options *o, cl_device_id *ids,
                            char (*names)[256], size_t *found)
 {
+    cl_device_id all[MOST_DEVICES];
+    char all_names[MOST_DEVICES][256];
     size_t chosen = 0;
-    *found = (size_t)device_list(ids, names, MOST_DEVICES);
-    for (size_t i = 0; i < *found; i++)
-        if (options_take_device(o, names[i])) {
-            ids[chosen] = ids[i];
-            memmove(names[chosen++], names[i], sizeof names[i]);
-        }
-    sort_devices(ids, names, chosen);
+    *found = (size_t)device_list(all, all_names, MOST_DEVICES);
+    for (int cpus = 0; cpus < 2; cpus++)
+        for (size_t i = 0; i < *found; i++)
+            if (is_cpu(all[i]) == cpus &&
+                options_take_device(o, all_names[i])) {
+                ids[chosen] = all[i];
+                memcpy(names[chosen++], all_names[i], sizeof all_names[i]);
+            }
     return chosen;
 }
 

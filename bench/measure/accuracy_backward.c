@@ -9,7 +9,8 @@
  *                          windows: of dbias a few rows, d_logit_scale where
  *                          it does not take too long; of a table the
  *                          entries that only these rows take
- *   d_pad_k, d_pad_v       the same where it does not take too long */
+ *
+ * d_pad_k and d_pad_v sum over more windows than there is time for. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,7 +175,7 @@ static bool run_oracle(sampler *from, size_t window, size_t head, size_t first,
 }
 
 /* The same of the query heads that share a key head, with dk and dv summed.
- * *dq becomes the error of dq, unless it is NULL. */
+ * *dq becomes the error of dq. */
 static bool run_group(sampler *from, size_t window, size_t kv_head,
                       size_t first, size_t rows, gradients *g, double *dq)
 {
@@ -192,10 +193,9 @@ static bool run_group(sampler *from, size_t window, size_t kv_head,
             return false;
         for (int i = 0; i < 4; i++)
             add(sums[i], added[i], count);
-        if (dq)
-            *dq = larger(*dq, rows_error(from, T_DQ, w->dq[0], window, head,
-                                         first, rows, g->head.dq,
-                                         g->head.dq_size, g->got));
+        *dq =
+            larger(*dq, rows_error(from, T_DQ, w->dq[0], window, head, first,
+                                   rows, g->head.dq, g->head.dq_size, g->got));
     }
     return true;
 }
@@ -310,61 +310,6 @@ cleanup:
     return worst;
 }
 
-static bool has_padding(const workload *w, size_t window)
-{
-    for (size_t i = 0; i < (size_t)w->c.keys; i++)
-        if (!sample_exists(w, window, i))
-            return true;
-    return false;
-}
-
-/* d_pad_k and d_pad_v of a key head, if the oracle can do all the windows that
- * have padding. */
-static double pads_error(sampler *from, size_t kv_head)
-{
-    const workload *w = from->w;
-    const test_case *c = &w->c;
-    const size_t dim = (size_t)c->dim, queries = (size_t)c->queries;
-    const double group = (double)c->heads / c->kv_heads;
-    double padded = 0, worst = NAN;
-    gradients g;
-    if (!w->d_pad_k && !w->d_pad_v)
-        return 0;
-    for (size_t window = 0; window < (size_t)c->windows; window++)
-        padded += has_padding(w, window);
-    if (affordable(c, PRODUCTS_OF_SUMS, group * fmax(padded, 1)) < queries)
-        return 0;
-    double *sum = calloc(4 * dim, sizeof *sum);
-    if (!gradients_create(queries, (size_t)c->keys, dim, &g) || !sum)
-        goto cleanup;
-    for (size_t window = 0; window < (size_t)c->windows; window++) {
-        if (!has_padding(w, window))
-            continue;
-        if (!run_group(from, window, kv_head, 0, queries, &g, NULL))
-            goto cleanup;
-        for (size_t i = 0; i < (size_t)c->keys; i++) {
-            if (sample_exists(w, window, i))
-                continue;
-            add(sum, g.dk + i * dim, dim);
-            add(sum + dim, g.dk_size + i * dim, dim);
-            add(sum + 2 * dim, g.dv + i * dim, dim);
-            add(sum + 3 * dim, g.dv_size + i * dim, dim);
-        }
-    }
-    worst = 0;
-    if (w->d_pad_k)
-        worst = sums_differ(w, T_D_PAD_K, w->d_pad_k, kv_head * dim, dim, sum,
-                            sum + dim, g.got);
-    if (w->d_pad_v)
-        worst = larger(worst,
-                       sums_differ(w, T_D_PAD_V, w->d_pad_v, kv_head * dim,
-                                   dim, sum + 2 * dim, sum + 3 * dim, g.got));
-cleanup:
-    free(g.all);
-    free(sum);
-    return worst;
-}
-
 double accuracy_gradients(sampler *from, size_t all, int samples)
 {
     const test_case *c = &from->w->c;
@@ -386,10 +331,5 @@ double accuracy_gradients(sampler *from, size_t all, int samples)
                 is_last ? before : before * (size_t)(i % 3) / 2, rows));
     }
     worst = larger(worst, sums_error(from, all, 0));
-    if (last > 0)
-        worst = larger(worst, sums_error(from, all, last));
-    worst = larger(worst, pads_error(from, 0));
-    return c->kv_heads > 1
-               ? larger(worst, pads_error(from, (size_t)c->kv_heads - 1))
-               : worst;
+    return last > 0 ? larger(worst, sums_error(from, all, last)) : worst;
 }

@@ -17,10 +17,8 @@
 #define BURST_CALLS 20u
 #define BURST_SECONDS 0.01
 #define BURST_PAUSE 0.05 /* seconds */
-#define SUSTAINED 0.7
 
-const char *const bench_regimes[BENCH_REGIMES] = {"batches", "burst",
-                                                  "sustained"};
+const char *const bench_regimes[BENCH_REGIMES] = {"batches", "burst"};
 #define MOST_CALLS 4000u
 
 double now_seconds(void)
@@ -101,16 +99,6 @@ static void pause_for(double seconds)
         ;
 }
 
-/* one: what a call takes, about. */
-static double sustain(const bench_device *device, bench_enqueue *enqueue,
-                      void *data, double one, unsigned *round)
-{
-    const double calls = fmin(ceil(SUSTAINED / one), 1e6);
-    if (batch(device, enqueue, data, (unsigned)ceil(calls / 2), round) < 0)
-        return -1;
-    return batch(device, enqueue, data, (unsigned)calls, round);
-}
-
 double measure_calls(const bench_device *device, bench_enqueue *enqueue,
                      void *data, double budget)
 {
@@ -133,8 +121,6 @@ double measure_calls(const bench_device *device, bench_enqueue *enqueue,
         calls *= 4;
     }
     calls = calls < 1 ? 1 : calls;
-    if (device->regime == REGIME_SUSTAINED)
-        return sustain(device, enqueue, data, times[0], &round);
     if (device->regime == REGIME_BURST)
         calls = (unsigned)fmin(
             calls, fmax(BURST_CALLS, ceil(BURST_SECONDS / times[0])));

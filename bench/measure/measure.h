@@ -10,12 +10,11 @@
 /* How calls are timed: a device that computes all the time lowers its clock,
  * so that times differ by as much as an eighth. */
 typedef enum bench_regime {
-    REGIME_BATCHES,  /* some batches, one right after the other */
-    REGIME_BURST,    /* batches of few calls, and a pause before each with
-                        a call that is not timed */
-    REGIME_SUSTAINED /* 0.7 s of calls, after half as many untimed */
+    REGIME_BATCHES, /* some batches, one right after the other */
+    REGIME_BURST    /* batches of few calls, and a pause before each with a
+                       call that is not timed */
 } bench_regime;
-#define BENCH_REGIMES 3
+#define BENCH_REGIMES 2
 extern const char *const bench_regimes[BENCH_REGIMES];
 
 typedef struct bench_device {

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Swin models and their linear layers: winattn beside torchvision and torch.
+"""Swin models: winattn beside torchvision.
 
     python3 beside_torch.py BUILD [--device NAME] [--compile] [--seconds S]
-                            [--part models|layers]
 
-BUILD is the folder that winattn was built in; its winattn-swin and
-winattn-tune are run on the OpenCL device that has NAME in its name or
-its platform's, torch on its GPU where it has one, else on the CPU. Weights are
-random, pictures noise. Times are medians of calls with the device idle before
-and after each; those of layers of many calls in a row. A table in Markdown goes
-to the standard output, what is under way to the error output.
+BUILD is the folder that winattn was built in; its winattn-swin is run on the
+OpenCL device that has NAME in its name or its platform's, torch on its GPU where
+it has one, else on the CPU. Weights are random, pictures noise. Times are medians
+of calls with the device idle before and after each. A table in Markdown goes to
+the standard output, what is under way to the error output.
 
 `graph` is torch's eager model as a CUDA graph; --compile adds torch.compile,
 which takes minutes.
@@ -33,14 +31,6 @@ CASES = (("swin_t", 224, 64, "fp16"), ("swin_t", 224, 1, "fp16"),
          ("swin_v2_t", 256, 64, "fp16"), ("swin_v2_t", 256, 1, "fp16"),
          ("swin_v2_t_p2_w16", 256, 16, "fp16"),
          ("swin_t", 224, 64, "bf16"), ("swin_t", 224, 64, "fp32"))
-# batch 64: rows, in, out, further words of winattn-tune
-LAYERS = [(64 * side * side, inside, outside, words)
-          for side, channels in ((56, 96), (28, 192), (14, 384), (7, 768))
-          for inside, outside, words in (
-              (channels, 3 * channels, ":bias"),
-              (channels, channels, ":bias:residual"),
-              (channels, 4 * channels, ":bias:gelu"),
-              (4 * channels, channels, ":bias:residual"))]
 
 
 def on_gpu():
@@ -149,60 +139,16 @@ def compare_models(options):
               f"{memory:.0f} | {cell(theirs, '{:.0f}')} |", flush=True)
 
 
-def time_linear(rows, inside, outside, options):
-    """Microseconds of torch's product with bias alone, fp16."""
-    where = "cuda" if on_gpu() else "cpu"
-    x = torch.rand(rows, inside, dtype=torch.float16, device=where) - 0.5
-    w = torch.rand(outside, inside, dtype=torch.float16, device=where) - 0.5
-    b = torch.rand(outside, dtype=torch.float16, device=where)
-    calls = 20
-
-    def call():
-        for _ in range(calls):
-            torch.nn.functional.linear(x, w, b)
-    with torch.inference_mode():
-        return 1e3 * median_of(call, options.seconds / 4) / calls
-
-
-def time_own_linear(options):
-    words = [f"{r}x{i}x{o}{words}" for r, i, o, words in LAYERS]
-    command = [str(options.build / "bench/winattn-tune"), "--own", "--dtype",
-               "fp16", "--seconds", str(10 * options.seconds * len(words))]
-    if options.device:
-        command += ["--device", options.device]
-    text = subprocess.run(command + words, check=True, capture_output=True,
-                          text=True).stdout
-    found = re.findall(r"([\d.]+) us +plan's own choice +([\d.]+) TFLOP/s "
-                       r"copy ([\d.]+)", text)
-    assert len(found) == len(LAYERS), text
-    return found
-
-
-def compare_layers(options):
-    print("| rows x in x out, fp16 | winattn, us | TFLOP/s | of copy | "
-          "torch's product and bias, us |")
-    print("| --- | --- | --- | --- | --- |")
-    for layer, own in zip(LAYERS, time_own_linear(options)):
-        theirs = time_linear(*layer[:3], options)
-        what = layer[3].replace(":bias", "").replace(":", ", ")
-        print(f"| {layer[0]} x {layer[1]} x {layer[2]}{what} | {own[0]} | "
-              f"{own[1]} | {own[2]} | {theirs:.1f} |", flush=True)
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--device")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--seconds", type=float, default=1)
-    parser.add_argument("--part", choices=("models", "layers"))
     options = parser.parse_args()
     print(f"torch {torch.__version__}, torchvision {torchvision.__version__}"
           + (f", {torch.cuda.get_device_name()}" if on_gpu() else ""))
-    if options.part != "layers":
-        compare_models(options)
-    if options.part != "models":
-        compare_layers(options)
+    compare_models(options)
 
 
 main()

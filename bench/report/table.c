@@ -52,6 +52,9 @@ static void print_wrapped(FILE *to, size_t used, size_t indent,
 
 /* ---- Cells ---- */
 
+/* Decimals that make three digits of it. */
+static int decimals(double x) { return x < 9.995 ? 2 : x < 99.95 ? 1 : 0; }
+
 /* Three digits and a unit, in 8 columns. */
 static const char *time_text(double seconds, char text[16])
 {
@@ -59,17 +62,9 @@ static const char *time_text(double seconds, char text[16])
     if (!(seconds > 0))
         snprintf(text, 16, "-   ");
     else if (us < 999.5)
-        snprintf(text, 16, "%5.*f us",
-                 us < 9.995   ? 2
-                 : us < 99.95 ? 1
-                              : 0,
-                 us);
+        snprintf(text, 16, "%5.*f us", decimals(us), us);
     else if (us < 999.5e3)
-        snprintf(text, 16, "%5.*f ms",
-                 us < 9995    ? 2
-                 : us < 99950 ? 1
-                              : 0,
-                 us * 1e-3);
+        snprintf(text, 16, "%5.*f ms", decimals(us * 1e-3), us * 1e-3);
     else
         snprintf(text, 16, "%5.*f s ", seconds < 99.95 ? 2 : 0, seconds);
     return text;
@@ -80,11 +75,7 @@ const char *table_factor(double factor, char text[16])
     if (!(factor > 0))
         snprintf(text, 16, "-");
     else if (factor < 9999.5)
-        snprintf(text, 16, "%.*fx",
-                 factor < 9.995   ? 2
-                 : factor < 99.95 ? 1
-                                  : 0,
-                 factor);
+        snprintf(text, 16, "%.*fx", decimals(factor), factor);
     else
         snprintf(text, 16, ">9999x");
     return text;
@@ -94,11 +85,7 @@ const char *table_factor(double factor, char text[16])
 static const char *memory_text(double megabytes, char text[16])
 {
     if (isfinite(megabytes))
-        snprintf(text, 16, "%.*f",
-                 megabytes < 9.995   ? 2
-                 : megabytes < 99.95 ? 1
-                                     : 0,
-                 megabytes);
+        snprintf(text, 16, "%.*f", decimals(megabytes), megabytes);
     else
         snprintf(text, 16, "-");
     return text;

@@ -44,8 +44,8 @@ typedef struct settings {
     int dtype; /* of cases that name none */
     bool only_own;
     const char *output;
-    const char *texts[MOST_TEXTS]; /* cases, and shapes before them */
-    size_t text_count, case_count;
+    const char *cases[MOST_TEXTS], *shapes[MOST_TEXTS];
+    size_t case_count, shape_count; /* no shape: a search */
 } settings;
 
 static void usage(FILE *to)
@@ -81,10 +81,8 @@ static void usage(FILE *to)
         "rows\n"
         "                      of WINATTN_TUNING\n"
         "\n"
-        "SHAPEs before a CASE, numbers with colons between them, are "
-        "measured\n"
-        "instead of a search, for it and the cases that follow, until other\n"
-        "SHAPEs or the word `search`: ten numbers for tier local, seven for\n"
+        "SHAPEs, numbers with colons between them, are measured instead of a\n"
+        "search, for all CASEs: ten numbers for tier local, seven for\n"
         "tier matrix (15 for gradients in two kernels), in the order of\n"
         "host/plan/shapes.h; of linear layers those of the tier's rows.\n",
         to);
@@ -96,8 +94,6 @@ typedef struct job {
     const bench_device *device;
     const wa_device *capabilities; /* of the device, as planners see them */
     const char *text;
-    const char *shapes[MOST_TEXTS]; /* none: a search */
-    size_t shape_count;
     double seconds;
 } job;
 
@@ -107,8 +103,6 @@ static bool is_shape(const char *text)
 {
     return strchr(text, ':') && strspn(text, "0123456789:") == strlen(text);
 }
-
-static bool is_search(const char *text) { return strcmp(text, "search") == 0; }
 
 static bool read_choice(const char *const *names, int count, const char *value,
                         int *index)
@@ -175,13 +169,14 @@ static options_result read_settings(int count, char **texts, settings *o)
             }
             if (!read_option(text, texts[++i], o))
                 return OPTIONS_WRONG;
-        } else if (o->text_count == MOST_TEXTS) {
+        } else if (o->case_count + o->shape_count == MOST_TEXTS) {
             fprintf(stderr, "more than %d are too many: %s\n", MOST_TEXTS,
                     text);
             return OPTIONS_WRONG;
+        } else if (is_shape(text)) {
+            o->shapes[o->shape_count++] = text;
         } else {
-            o->case_count += !is_shape(text) && !is_search(text);
-            o->texts[o->text_count++] = text;
+            o->cases[o->case_count++] = text;
         }
     }
     if (o->case_count > 0)
@@ -233,12 +228,12 @@ static bool report(const job *j, const search *s, double seconds)
 
 static void try_shapes(const job *j, search *s)
 {
-    for (size_t i = 0; i < j->shape_count; i++) {
+    for (size_t i = 0; i < j->o->shape_count; i++) {
         wa_tuned_shape shape;
-        if (wa_tuned_shape_parse(s->of->kernel, j->shapes[i], &shape))
+        if (wa_tuned_shape_parse(s->of->kernel, j->o->shapes[i], &shape))
             candidates_add(&s->found, &shape, NAN);
         else
-            printf("  no shape of the kernel: %s\n", j->shapes[i]);
+            printf("  no shape of the kernel: %s\n", j->o->shapes[i]);
     }
     search_all(s);
 }
@@ -279,7 +274,7 @@ static bool tune(const job *j, const subject *s, double seconds)
                     .found = {.kernel = s->kernel},
                     .allowed_error =
                         fmax(2 * s->promised, WORSE_ERROR * own_error)};
-    if (j->shape_count > 0) {
+    if (j->o->shape_count > 0) {
         try_shapes(j, &found);
     } else {
         s->collect(s, &found.found);
@@ -306,7 +301,7 @@ static bool tune_case(const job *j)
              option_dtypes[b.c.dtype]);
     printf("%s\n", what);
     bool good = attention_open(&a, j->device, j->capabilities, &b.c, pass,
-                               j->shape_count > 0 ? j->shapes[0] : NULL);
+                               j->o->shape_count > 0 ? j->o->shapes[0] : NULL);
     memcpy(a.s.what, what, sizeof what);
     good = good && tune(j, &a.s, j->seconds);
     attention_close(&a);
@@ -371,24 +366,12 @@ static bool tune_cases(const settings *o, const bench_device *device,
                        const wa_device *capabilities)
 {
     job j = {.o = o, .device = device, .capabilities = capabilities};
-    size_t left = o->case_count;
-    bool after_case = false, good = true;
+    bool good = true;
     const double end = now_seconds() + o->seconds;
-    for (size_t i = 0; i < o->text_count; i++) {
-        const char *text = o->texts[i];
-        if (is_search(text)) {
-            j.shape_count = 0;
-        } else if (is_shape(text)) {
-            if (after_case)
-                j.shape_count = 0;
-            after_case = false;
-            j.shapes[j.shape_count++] = text;
-        } else {
-            after_case = true;
-            j.text = text;
-            j.seconds = fmax(end - now_seconds(), 0) / (double)left--;
-            good = (is_layer(text) ? tune_layers(&j) : tune_case(&j)) && good;
-        }
+    for (size_t i = 0; i < o->case_count; i++) {
+        j.text = o->cases[i];
+        j.seconds = fmax(end - now_seconds(), 0) / (double)(o->case_count - i);
+        good = (is_layer(j.text) ? tune_layers(&j) : tune_case(&j)) && good;
     }
     return good;
 }
