@@ -98,7 +98,7 @@ static void check_tensors(const winattn_desc *desc)
     for (int id = 0; id < TENSORS; id++) {
         const tensor_meaning t = meaning_of(desc, (tensor_id)id);
         if (t.is_used && meaning_overlaps(&t))
-            report("took strides that overlap:", tensor_traits[id].name);
+            report("took strides that overlap:", tensor_names[id]);
     }
 }
 
@@ -215,8 +215,8 @@ static void list_tensors(random_state *r, const winattn_desc *desc,
         else if (id == T_D_LOGIT_SCALE)
             is_wanted = is_wanted && has_scale;
         const slot made = {
-            .name = trait->name,
-            .place = trait->in_call[pass],
+            .name = tensor_names[id],
+            .place = tensor_place((tensor_id)id),
             .bytes = t.is_empty ? 0 : (t.last + 1) * t.element_bytes,
             .element_bytes = t.element_bytes,
             .aligned = t.element_bytes,

@@ -6,14 +6,6 @@
 #include <string.h>
 
 #define D(field) offsetof(winattn_desc, field)
-#define BOTH(field)                                                           \
-    {                                                                         \
-        offsetof(winattn_forward, field), offsetof(winattn_backward, field)   \
-    }
-#define ONLY_BACKWARD(field)                                                  \
-    {                                                                         \
-        NOWHERE, offsetof(winattn_backward, field)                            \
-    }
 #define REQUIRED                                                              \
     {                                                                         \
         ROLE_INPUT, ROLE_INPUT                                                \
@@ -27,27 +19,27 @@
         ROLE_NONE, ROLE_OUTPUT_OR_NULL                                        \
     }
 const tensor_trait tensor_traits[TENSORS] = {
-    {"q", D(q), BOTH(q), REQUIRED},
-    {"k", D(k), BOTH(k), REQUIRED},
-    {"v", D(v), BOTH(v), REQUIRED},
-    {"bias", D(bias_strides), BOTH(bias), REQUIRED},
-    {"mask", D(mask_strides), BOTH(mask), REQUIRED},
-    {"query_regions", D(query_region_strides), BOTH(query_regions), REQUIRED},
-    {"key_regions", D(key_region_strides), BOTH(key_regions), REQUIRED},
-    {"logit_scale", NOWHERE, BOTH(logit_scale), OPTIONAL},
-    {"pad_k", D(pad_k), BOTH(pad_k), OPTIONAL},
-    {"pad_v", D(pad_v), BOTH(pad_v), OPTIONAL},
-    {"o", D(o), BOTH(o), {ROLE_OUTPUT, ROLE_INPUT_OR_NULL}},
-    {"lse", D(lse), BOTH(lse), {ROLE_OUTPUT_OR_NULL, ROLE_INPUT_OR_NULL}},
-    {"d_o", D(d_o), ONLY_BACKWARD(d_o), {ROLE_NONE, ROLE_INPUT}},
-    {"d_lse", D(d_lse), ONLY_BACKWARD(d_lse), {ROLE_NONE, ROLE_INPUT_OR_NULL}},
-    {"dq", D(dq), ONLY_BACKWARD(dq), GRADIENT},
-    {"dk", D(dk), ONLY_BACKWARD(dk), GRADIENT},
-    {"dv", D(dv), ONLY_BACKWARD(dv), GRADIENT},
-    {"dbias", D(dbias_strides), ONLY_BACKWARD(dbias), GRADIENT},
-    {"d_logit_scale", NOWHERE, ONLY_BACKWARD(d_logit_scale), GRADIENT},
-    {"d_pad_k", D(d_pad_k), ONLY_BACKWARD(d_pad_k), GRADIENT},
-    {"d_pad_v", D(d_pad_v), ONLY_BACKWARD(d_pad_v), GRADIENT},
+    [T_Q] = {D(q), REQUIRED},
+    [T_K] = {D(k), REQUIRED},
+    [T_V] = {D(v), REQUIRED},
+    [T_BIAS] = {D(bias_strides), REQUIRED},
+    [T_MASK] = {D(mask_strides), REQUIRED},
+    [T_QUERY_REGIONS] = {D(query_region_strides), REQUIRED},
+    [T_KEY_REGIONS] = {D(key_region_strides), REQUIRED},
+    [T_LOGIT_SCALE] = {NOWHERE, OPTIONAL},
+    [T_PAD_K] = {D(pad_k), OPTIONAL},
+    [T_PAD_V] = {D(pad_v), OPTIONAL},
+    [T_O] = {D(o), {ROLE_OUTPUT, ROLE_INPUT_OR_NULL}},
+    [T_LSE] = {D(lse), {ROLE_OUTPUT_OR_NULL, ROLE_INPUT_OR_NULL}},
+    [T_D_O] = {D(d_o), {ROLE_NONE, ROLE_INPUT}},
+    [T_D_LSE] = {D(d_lse), {ROLE_NONE, ROLE_INPUT_OR_NULL}},
+    [T_DQ] = {D(dq), GRADIENT},
+    [T_DK] = {D(dk), GRADIENT},
+    [T_DV] = {D(dv), GRADIENT},
+    [T_DBIAS] = {D(dbias_strides), GRADIENT},
+    [T_D_LOGIT_SCALE] = {NOWHERE, GRADIENT},
+    [T_D_PAD_K] = {D(d_pad_k), GRADIENT},
+    [T_D_PAD_V] = {D(d_pad_v), GRADIENT},
 };
 
 problem_size size_of(const winattn_desc *desc)

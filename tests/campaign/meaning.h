@@ -24,9 +24,7 @@ typedef enum tensor_role {
 
 #define NOWHERE ((size_t)-1)
 typedef struct tensor_trait {
-    const char *name;
     size_t strides;      /* in winattn_desc; NOWHERE: always contiguous */
-    size_t in_call[2];   /* in winattn_forward, winattn_backward; NOWHERE */
     tensor_role role[2]; /* forward, backward */
 } tensor_trait;
 extern const tensor_trait tensor_traits[TENSORS];

@@ -60,13 +60,14 @@ static bool draw_matrix(random_state *r, int pass, test_case *c, demand *d)
     const bool has_tf32 = pass == PASS_FORWARD && d->unit->has_tf32;
     *c = case_random_matrix(r, pass, has_tf32 ? WINATTN_FP32 : WINATTN_FP16);
     if (pass == PASS_FORWARD) {
-        const wa_matrix_shape s = draw_forward(r, c);
-        matrix_shape_print(&s, d->shape, sizeof d->shape);
+        const wa_tuned_shape s = {.matrix_forward = draw_forward(r, c)};
+        wa_tuned_shape_print(WA_MATRIX_FORWARD, &s, d->shape, sizeof d->shape);
         d->groups = random_int(r, 0, 5);
     } else {
-        const wa_matrix_gradient_shape s =
-            draw_backward(r, c, random_int(r, 0, 1));
-        matrix_gradient_shape_print(&s, d->shape, sizeof d->shape);
+        const wa_tuned_shape s = {
+            .matrix_backward = draw_backward(r, c, random_int(r, 0, 1))};
+        wa_tuned_shape_print(WA_MATRIX_BACKWARD, &s, d->shape,
+                             sizeof d->shape);
     }
     d->launch = random_int(r, 0, 3);
     return demand_fit(c, d);
@@ -151,16 +152,19 @@ static bool draw_local(random_state *r, int pass, test_case *c, demand *d)
     if (c->queries > 70 || c->dim > 70 || c->windows > 8)
         return false;
     if (pass == PASS_FORWARD) {
-        const wa_local_shape s = draw_local_forward(r, c);
-        shape_print(&s, d->shape, sizeof d->shape);
+        const wa_tuned_shape s = {.local_forward = draw_local_forward(r, c)};
+        wa_tuned_shape_print(WA_LOCAL_FORWARD, &s, d->shape, sizeof d->shape);
         return true;
     }
     const bool whole = c->variant != WINATTN_SLIDING && random_int(r, 0, 1);
-    const wa_gradient_shape rows = draw_gradient(r, c, false);
-    const wa_gradient_shape keys = draw_gradient(r, c, whole);
-    gradient_shape_print(&keys, d->shape, sizeof d->shape);
+    const wa_tuned_shape rows = {
+        .local_backward = {draw_gradient(r, c, false), 0}};
+    const wa_tuned_shape keys = {
+        .local_backward = {draw_gradient(r, c, whole), 0}};
+    wa_tuned_shape_print(WA_LOCAL_BACKWARD, &keys, d->shape, sizeof d->shape);
     if (!whole)
-        gradient_shape_print(&rows, d->rows, sizeof d->rows);
+        wa_tuned_shape_print(WA_LOCAL_BACKWARD, &rows, d->rows,
+                             sizeof d->rows);
     d->registers = random_int(r, 0, 1) ? 255 : 64;
     d->launch = random_int(r, 1, 3);
     return true;

@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/demand.h"
 #include "kit/golden.h"
 #include "kit/outputs.h"
-#include "kit/planned.h"
 #include "kit/runner.h"
 #include "kit/verdict.h"
 
@@ -278,18 +278,13 @@ static void check_types(void **state)
 static bool run_pass(const module_row *row, const case_buffers *d,
                      case_result *result, case_outputs *out)
 {
-    const demanded_plan forward = {.matrix_unit = unit};
-    const demanded_backward backward = {.matrix_unit = unit};
+    const demand demanded = {.unit = unit};
     device_buffers b;
     memset(result, 0, sizeof *result);
     assert_true(buffers_create(&device, d, &b));
     const bool done =
-        !unit ? buffers_run(&device, device.queue, d, &b, 1, result)
-        : d->c.pass == PASS_FORWARD
-            ? planned_run_buffers(&device, device.queue, d, &b, &forward,
-                                  result)
-            : planned_backward_buffers(&device, device.queue, d, &b, &backward,
-                                       result);
+        unit ? demand_run_buffers(&device, d, &b, &demanded, result)
+             : buffers_run(&device, device.queue, d, &b, 1, result);
     /* PoCL has every tier but for some cases of tier matrix */
     const bool may_refuse = unit || !device_is_pocl();
     if (!done && !(result->refused && may_refuse))

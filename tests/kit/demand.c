@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Cases with plans of a test's own. */
+ * What a test demands, from words to a plan. */
 #include "demand.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "shapes.h"
 
 /* ---- Text ---- */
 
@@ -84,6 +86,21 @@ void demand_print(const test_case *c, const demand *d, char *text, size_t size)
 
 /* ---- Shapes of a unit, from tiles ---- */
 
+static wa_tuned_kernel kernel_of(const test_case *c)
+{
+    const bool is_matrix = c->tier == WINATTN_TIER_MATRIX;
+    if (c->pass == PASS_FORWARD)
+        return is_matrix ? WA_MATRIX_FORWARD : WA_LOCAL_FORWARD;
+    return is_matrix ? WA_MATRIX_BACKWARD : WA_LOCAL_BACKWARD;
+}
+
+/* So many tiles, but at most `all`; all for 0 tiles. */
+static uint32_t matrix_tiles(uint32_t tiles, uint32_t tile, int all)
+{
+    return tiles == 0 || tiles * tile > (uint32_t)all ? (uint32_t)all
+                                                      : tiles * tile;
+}
+
 static void fit_forward(const test_case *c, const wa_matrix_unit *unit,
                         wa_matrix_shape *s)
 {
@@ -141,170 +158,58 @@ static void fit_backward(const test_case *c, const wa_matrix_unit *unit,
 
 bool demand_fit(const test_case *c, demand *d)
 {
-    wa_matrix_shape forward;
-    wa_matrix_gradient_shape backward;
+    const wa_tuned_kernel kernel = kernel_of(c);
+    wa_tuned_shape s;
     if (c->tier != WINATTN_TIER_MATRIX || !d->shape[0])
         return true;
-    if (c->pass == PASS_FORWARD) {
-        if (!matrix_shape_parse(d->shape, &forward))
-            return false;
-        fit_forward(c, d->unit, &forward);
-        matrix_shape_print(&forward, d->shape, sizeof d->shape);
-        return true;
-    }
-    if (!matrix_gradient_shape_parse(d->shape, &backward))
+    if (!wa_tuned_shape_parse(kernel, d->shape, &s))
         return false;
-    if (c->variant == WINATTN_SLIDING)
-        fit_sliding(d->unit, &backward);
+    if (c->pass == PASS_FORWARD)
+        fit_forward(c, d->unit, &s.matrix_forward);
+    else if (c->variant == WINATTN_SLIDING)
+        fit_sliding(d->unit, &s.matrix_backward);
     else
-        fit_backward(c, d->unit, &backward);
-    matrix_gradient_shape_print(&backward, d->shape, sizeof d->shape);
+        fit_backward(c, d->unit, &s.matrix_backward);
+    wa_tuned_shape_print(kernel, &s, d->shape, sizeof d->shape);
     return true;
 }
 
-/* ---- Shapes as the planner has them ---- */
+/* ---- Plans ---- */
 
-/* Room for those of either pass and tier. */
-typedef struct shapes {
-    wa_matrix_shape matrix;
-    wa_matrix_gradient_shape gradients;
-    wa_local_shape local;
-    wa_gradient_shape keys, rows;
-} shapes;
-
-static bool read_shapes(const test_case *c, const demand *d, shapes *s)
+static bool read_shapes(const test_case *c, const demand *d,
+                        wa_tuned_shape *shape, wa_tuned_shape *rows)
 {
-    const bool is_matrix = c->tier == WINATTN_TIER_MATRIX;
-    if (!d->shape[0])
-        return true;
-    if (c->pass == PASS_FORWARD)
-        return is_matrix ? matrix_shape_parse(d->shape, &s->matrix)
-                         : shape_parse(d->shape, &s->local);
-    if (is_matrix)
-        return matrix_gradient_shape_parse(d->shape, &s->gradients);
-    return gradient_shape_parse(d->shape, &s->keys) &&
-           (!d->rows[0] || gradient_shape_parse(d->rows, &s->rows));
+    return wa_tuned_shape_parse(kernel_of(c), d->shape, shape) &&
+           (!d->rows[0] || wa_tuned_shape_parse(kernel_of(c), d->rows, rows));
+}
+
+bool demand_is_shape(const test_case *c, const demand *d)
+{
+    wa_tuned_shape shape, rows;
+    return !d->shape[0] || read_shapes(c, d, &shape, &rows);
+}
+
+bool demand_plan(const test_case *c, const demand *d,
+                 const wa_problem *problem, const wa_device *device,
+                 wa_plan *plan)
+{
+    wa_tuned_shape shape, rows;
+    wa_plan_begin(c->pass == PASS_FORWARD ? WA_FORWARD : WA_BACKWARD, plan);
+    if (!read_shapes(c, d, &shape, &rows))
+        return false;
+    if (!d->rows[0])
+        return plan_shape(kernel_of(c), problem, device, &shape, plan);
+    const wa_tuned_shape pair = {
+        .local_pair = {rows.local_backward.fused, shape.local_backward.fused}};
+    return wa_take_shape(&wa_local_pair, problem, device, &pair, plan);
 }
 
 bool demand_is_legal(const test_case *c, const demand *d,
                      const wa_device *device)
 {
-    const bool is_matrix = c->tier == WINATTN_TIER_MATRIX;
     const winattn_desc desc = case_desc(c);
     wa_problem problem;
     wa_plan plan;
-    shapes s;
-    if (!read_shapes(c, d, &s) ||
-        wa_problem_read(&desc, &problem) != WINATTN_SUCCESS)
-        return false;
-    if (!d->shape[0])
-        return true;
-    wa_plan_begin(c->pass == PASS_FORWARD ? WA_FORWARD : WA_BACKWARD, &plan);
-    if (c->pass == PASS_FORWARD)
-        return is_matrix ? demand_matrix(&problem, device, &s.matrix, &plan)
-                         : demand_local(&problem, device, &s.local, &plan);
-    return is_matrix
-               ? demand_matrix_gradients(&problem, device, &s.gradients, &plan)
-               : demand_gradients(&problem, device,
-                                  d->rows[0] ? &s.rows : NULL, &s.keys, &plan);
-}
-
-/* ---- Runs ---- */
-
-static bool bad_shape(const demand *d, case_result *result)
-{
-    memset(result, 0, sizeof *result);
-    snprintf(result->failure, sizeof result->failure,
-             "no shape of the kernel: %s %s", d->shape, d->rows);
-    return false;
-}
-
-/* Does the device itself take that unit for the tier? */
-static bool is_own(const test_device *device, const wa_matrix_unit *unit)
-{
-    wa_device own;
-    return !unit || (wa_device_query(device->id, &own) == WINATTN_SUCCESS &&
-                     own.matrix_unit == unit);
-}
-
-/* Several launches of a call may run beside each other, if nothing orders
- * them. */
-static cl_command_queue queue_of(const test_device *device, const demand *d)
-{
-    return d->launch && device->unordered ? device->unordered : device->queue;
-}
-
-static bool run_forward(const test_device *device, const test_case *c,
-                        const demand *d, case_result *result)
-{
-    const bool is_matrix = c->tier == WINATTN_TIER_MATRIX;
-    shapes s;
-    if (!read_shapes(c, d, &s))
-        return bad_shape(d, result);
-    const demanded_plan plan = {
-        .matrix_unit = d->unit,
-        .matrix = d->shape[0] && is_matrix ? &s.matrix : NULL,
-        .shape = d->shape[0] && !is_matrix ? &s.local : NULL,
-        /* of a unit that the device does not take itself it holds few, and
-         * whether they go on to other rows must not depend on the case */
-        .held_groups = d->groups                 ? (uint32_t)d->groups
-                       : is_own(device, d->unit) ? 0
-                                                 : 1,
-        .work_tiles_per_launch = (uint32_t)d->launch};
-    return planned_run(device, queue_of(device, d), c, &plan, result);
-}
-
-static bool run_backward(const test_device *device, const test_case *c,
-                         const demand *d, case_result *result)
-{
-    const bool is_matrix = c->tier == WINATTN_TIER_MATRIX;
-    shapes s;
-    if (!read_shapes(c, d, &s))
-        return bad_shape(d, result);
-    const demanded_backward plan = {
-        .matrix_unit = d->unit,
-        .matrix = d->shape[0] && is_matrix ? &s.gradients : NULL,
-        .keys = d->shape[0] && !is_matrix ? &s.keys : NULL,
-        .rows = d->rows[0] ? &s.rows : NULL,
-        .held_groups = (uint32_t)d->groups,
-        .windows = (unsigned)d->launch,
-        .registers = (uint32_t)d->registers,
-        .finds_pairs = d->pairs != 0};
-    return planned_backward(device, queue_of(device, d), c, &plan, result);
-}
-
-/* Has the plan of the public interface the kernel? */
-static bool has_kernel(const test_device *device, const test_case *c,
-                       const char *name, case_result *result)
-{
-    char text[4096] = "", line[128];
-    case_buffers *data = data_make(c);
-    winattn_plan *plan = NULL;
-    memset(result, 0, sizeof *result);
-    if (data) {
-        const winattn_desc desc = data_desc(data);
-        if (winattn_plan_create(device->context, device->id, &desc, &plan) ==
-            WINATTN_SUCCESS)
-            winattn_plan_describe(plan, sizeof text, text, NULL);
-    }
-    winattn_plan_destroy(plan);
-    data_free(data);
-    snprintf(line, sizeof line, "kernel: %s", name);
-    if (strstr(text, line))
-        return true;
-    snprintf(result->failure, sizeof result->failure, "not by %s: %.300s",
-             name, text[0] ? text : winattn_last_reason());
-    return false;
-}
-
-bool demand_run(const test_device *device, const test_case *c, const demand *d,
-                case_result *result)
-{
-    if (d->kernel[0] && !has_kernel(device, c, d->kernel, result))
-        return false;
-    if (!d->shape[0] && !d->registers && !d->launch && !d->groups &&
-        !d->pairs && is_own(device, d->unit))
-        return case_run(device, device->queue, c, 0, result);
-    return c->pass == PASS_FORWARD ? run_forward(device, c, d, result)
-                                   : run_backward(device, c, d, result);
+    return wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&
+           (!d->shape[0] || demand_plan(c, d, &problem, device, &plan));
 }

@@ -14,7 +14,9 @@
 #ifndef KIT_DEMAND_H
 #define KIT_DEMAND_H
 
-#include "planned.h"
+#include "device/matrix_unit.h"
+#include "plan/family.h"
+#include "run.h"
 
 /* Zeros and "" leave it to the planner. */
 typedef struct demand {
@@ -36,12 +38,29 @@ void demand_print(const test_case *c, const demand *d, char *text,
  * case. False: it is no shape of the case's kernels. */
 bool demand_fit(const test_case *c, demand *d);
 
+/* Is what is demanded written as shapes of the case's kernels are? */
+bool demand_is_shape(const test_case *c, const demand *d);
+
+/* Plans the case's pass in the shape that is demanded; false, with
+ * plan->refusals, if kernel or device do not allow it. */
+bool demand_plan(const test_case *c, const demand *d,
+                 const wa_problem *problem, const wa_device *device,
+                 wa_plan *plan);
+
 /* May a device have a plan of that shape, or is none demanded? */
 bool demand_is_legal(const test_case *c, const demand *d,
                      const wa_device *device);
 
-/* As case_run; where nothing is demanded, by way of the public interface. */
+/* As case_run; where nothing is demanded, by way of the public interface. What
+ * is demanded is run behind a user event, and where it is cut into launches in
+ * a queue without order. False, with result->failure, if something is wrong;
+ * also if the shape is refused, which result->failure then says. */
 bool demand_run(const test_device *device, const test_case *c, const demand *d,
                 case_result *result);
+
+/* The call alone, on buffers of the test's own, until it is done. */
+bool demand_run_buffers(const test_device *device, const case_buffers *data,
+                        const device_buffers *b, const demand *d,
+                        case_result *result);
 
 #endif

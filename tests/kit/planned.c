@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * plan -> program -> launch, by hand. */
-#include "planned.h"
-
-#include "shapes.h"
+ * Runs of what a test demands: plan -> program -> launch, by hand. */
+#include "demand.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,188 +8,70 @@
 
 #include "base/status.h"
 #include "launch/bias_table.h"
+#include "launch/launch.h"
 #include "plan/planner.h"
-#include "plan/tuning_row.h"
 #include "session/build.h"
 
-bool shape_parse(const char *text, wa_local_shape *s)
+/* ---- Plans ---- */
+
+/* Does the device itself take that unit for the tier? */
+static bool is_own(const test_device *device, const wa_matrix_unit *unit)
 {
-    wa_tuned_shape shape;
-    const bool whole = wa_tuned_shape_parse(WA_LOCAL_FORWARD, text, &shape);
-    *s = shape.local_forward;
-    return whole;
+    wa_device own;
+    return !unit || (wa_device_query(device->id, &own) == WINATTN_SUCCESS &&
+                     own.matrix_unit == unit);
 }
 
-void shape_print(const wa_local_shape *s, char *text, size_t size)
+/* The device as the planner is told of it. One may have several units; of one
+ * that it does not take itself it holds few work-groups, which go on to other
+ * rows or windows. */
+static wa_device device_told(const test_device *device, const test_case *c,
+                             const wa_device *found, const demand *d)
 {
-    const wa_tuned_shape shape = {.local_forward = *s};
-    wa_tuned_shape_print(WA_LOCAL_FORWARD, &shape, text, size);
+    wa_device told = *found;
+    const bool lacks_unit = d->unit && found->matrix_unit != d->unit;
+    if (d->registers)
+        told.registers = (uint32_t)d->registers;
+    if (lacks_unit) {
+        told.matrix_unit = d->unit;
+        told.compute_units = 2;
+    }
+    uint32_t groups = (uint32_t)d->groups;
+    if (groups == 0 && c->pass == PASS_FORWARD && !is_own(device, d->unit))
+        groups = 1;
+    if (groups) { /* one to a compute unit */
+        told.compute_units = groups;
+        told.local_capacity = 0;
+    }
+    return told;
 }
 
-bool matrix_shape_parse(const char *text, wa_matrix_shape *s)
+/* No more than so many, where a test demands it. */
+static uint64_t bounded(uint64_t value, uint64_t most)
 {
-    wa_tuned_shape shape;
-    const bool whole = wa_tuned_shape_parse(WA_MATRIX_FORWARD, text, &shape);
-    *s = shape.matrix_forward;
-    return whole;
+    return most && value > most ? most : value;
 }
 
-void matrix_shape_print(const wa_matrix_shape *s, char *text, size_t size)
+/* Launches of so many work tiles, or windows where work-groups iterate over
+ * them; of a backward pass with splits for half of them, and of 50 times as
+ * many entries of a table. The workspace was planned for at least as much. */
+static void cut_launches(const demand *d, wa_pass pass, wa_schedule *schedule)
 {
-    const wa_tuned_shape shape = {.matrix_forward = *s};
-    wa_tuned_shape_print(WA_MATRIX_FORWARD, &shape, text, size);
-}
-
-bool gradient_shape_parse(const char *text, wa_gradient_shape *s)
-{
-    wa_tuned_shape shape;
-    const bool whole = wa_tuned_shape_parse(WA_LOCAL_BACKWARD, text, &shape);
-    *s = shape.local_backward.fused;
-    return whole;
-}
-
-void gradient_shape_print(const wa_gradient_shape *s, char *text, size_t size)
-{
-    const wa_tuned_shape shape = {.local_backward = {*s, 0}};
-    wa_tuned_shape_print(WA_LOCAL_BACKWARD, &shape, text, size);
-}
-
-bool matrix_gradient_shape_parse(const char *text, wa_matrix_gradient_shape *s)
-{
-    wa_tuned_shape shape;
-    const bool whole = wa_tuned_shape_parse(WA_MATRIX_BACKWARD, text, &shape);
-    *s = shape.matrix_backward;
-    return whole;
-}
-
-void matrix_gradient_shape_print(const wa_matrix_gradient_shape *s, char *text,
-                                 size_t size)
-{
-    const wa_tuned_shape shape = {.matrix_backward = *s};
-    wa_tuned_shape_print(WA_MATRIX_BACKWARD, &shape, text, size);
-}
-
-uint32_t matrix_tiles(uint32_t tiles, uint32_t tile, int all)
-{
-    return tiles == 0 || tiles * tile > (uint32_t)all ? (uint32_t)all
-                                                      : tiles * tile;
-}
-
-bool planned_lacks_unit(const test_device *device, int tier)
-{
-    wa_device capabilities;
-    if (tier != WINATTN_TIER_MATRIX ||
-        wa_device_query(device->id, &capabilities) != WINATTN_SUCCESS ||
-        capabilities.matrix_unit)
-        return false;
-    printf("skipped: the device has no matrix unit\n");
-    return true;
-}
-
-wa_buffers planned_buffers(const winattn_forward *f)
-{
-    const wa_buffers buffers = {
-        .tensor = {[WA_Q] = f->q,
-                   [WA_K] = f->k,
-                   [WA_V] = f->v,
-                   [WA_BIAS] = f->bias,
-                   [WA_MASK] = f->mask,
-                   [WA_QUERY_REGIONS] = f->query_regions,
-                   [WA_KEY_REGIONS] = f->key_regions,
-                   [WA_LOGIT_SCALE] = f->logit_scale,
-                   [WA_PAD_K] = f->pad_k,
-                   [WA_PAD_V] = f->pad_v,
-                   [WA_O] = f->o,
-                   [WA_LSE] = f->lse}};
-    return buffers;
-}
-
-bool demand_local(const wa_problem *problem, const wa_device *device,
-                  const wa_local_shape *shape, wa_plan *plan)
-{
-    const wa_tuned_shape own = {.local_forward = *shape};
-    return plan_shape(WA_LOCAL_FORWARD, problem, device, &own, plan);
-}
-
-bool demand_matrix(const wa_problem *problem, const wa_device *device,
-                   const wa_matrix_shape *shape, wa_plan *plan)
-{
-    const wa_tuned_shape own = {.matrix_forward = *shape};
-    return plan_shape(WA_MATRIX_FORWARD, problem, device, &own, plan);
-}
-
-bool demand_gradients(const wa_problem *problem, const wa_device *device,
-                      const wa_gradient_shape *rows,
-                      const wa_gradient_shape *keys, wa_plan *plan)
-{
-    const wa_tuned_shape whole = {.local_backward = {*keys, 0}};
-    if (!rows)
-        return plan_shape(WA_LOCAL_BACKWARD, problem, device, &whole, plan);
-    const wa_tuned_shape pair = {.local_pair = {*rows, *keys}};
-    return wa_take_shape(&wa_local_pair, problem, device, &pair, plan);
-}
-
-bool demand_matrix_gradients(const wa_problem *problem,
-                             const wa_device *device,
-                             const wa_matrix_gradient_shape *shape,
-                             wa_plan *plan)
-{
-    const wa_tuned_shape own = {.matrix_backward = *shape};
-    return plan_shape(WA_MATRIX_BACKWARD, problem, device, &own, plan);
-}
-
-/* The shape that a test demands; all NULL: none. */
-typedef struct demanded_shape {
-    const wa_local_shape *local;
-    const wa_matrix_shape *matrix;
-    const wa_gradient_shape *rows, *keys; /* rows may be NULL */
-    const wa_matrix_gradient_shape *matrix_gradients;
-} demanded_shape;
-
-/* So many, one to a compute unit. */
-static void tell_held_groups(wa_device *device, uint32_t groups)
-{
-    if (groups == 0)
+    const uint32_t launch = (uint32_t)d->launch;
+    const uint32_t splits = launch ? launch / 2 + 1 : 0;
+    if (launch && pass == WA_FORWARD) {
+        schedule->work_tiles_per_launch = launch;
+        if (schedule->groups)
+            schedule->windows_per_launch = launch;
+    }
+    if (pass == WA_FORWARD)
         return;
-    device->compute_units = groups;
-    device->local_capacity = 0;
-}
-
-/* Of the unit that a test demands, if any; a device may have several. */
-static void tell_unit(wa_device *device, const wa_matrix_unit *unit)
-{
-    if (!unit || device->matrix_unit == unit)
-        return;
-    device->matrix_unit = unit;
-    device->compute_units = 2; /* a work-group iterates over several windows */
-}
-
-/* A plan of the shape that a test demands, if any; else the planner's. */
-static winattn_status make_plan(const wa_problem *problem,
-                                const wa_device *device, wa_pass pass,
-                                const demanded_shape *shape, wa_plan *plan)
-{
-    static const wa_exclusions none;
-    const winattn_tier tier = shape->matrix || shape->matrix_gradients
-                                  ? WINATTN_TIER_MATRIX
-                                  : WINATTN_TIER_LOCAL;
-    bool taken;
-    wa_plan_begin(pass, plan);
-    if (shape->local)
-        taken = demand_local(problem, device, shape->local, plan);
-    else if (shape->matrix)
-        taken = demand_matrix(problem, device, shape->matrix, plan);
-    else if (shape->matrix_gradients)
-        taken = demand_matrix_gradients(problem, device,
-                                        shape->matrix_gradients, plan);
-    else if (shape->keys)
-        taken =
-            demand_gradients(problem, device, shape->rows, shape->keys, plan);
-    else
-        return wa_plan_make(problem, device, pass, &none, plan);
-    return taken ? wa_plan_finish(problem, device, plan)
-                 : wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
-                           plan->refusals[tier]);
+    schedule->windows_per_launch =
+        bounded(schedule->windows_per_launch, launch);
+    schedule->splits = (uint32_t)bounded(schedule->splits, splits);
+    schedule->row_splits = (uint32_t)bounded(schedule->row_splits, splits);
+    schedule->entries_per_launch =
+        (uint32_t)bounded(schedule->entries_per_launch, 50ull * launch);
 }
 
 /* What is launched, and what that takes. */
@@ -201,6 +81,29 @@ typedef struct planned {
     wa_kernels kernels;
     wa_buffers buffers;
 } planned;
+
+static winattn_status make_plan(const test_case *c, const demand *d,
+                                const wa_device *told, planned *p)
+{
+    static const wa_exclusions none;
+    const wa_pass pass = c->pass == PASS_FORWARD ? WA_FORWARD : WA_BACKWARD;
+    if (d->pairs) /* of a table, by position, however small it is */
+        p->problem.table.is_listed = p->problem.table.has_index;
+    if (!d->shape[0])
+        WA_TRY(wa_plan_make(&p->problem, told, pass, &none, &p->plan));
+    else if (demand_plan(c, d, &p->problem, told, &p->plan))
+        WA_TRY(wa_plan_finish(&p->problem, told, &p->plan));
+    else
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
+                       p->plan.refusals[c->tier]);
+    cut_launches(d, pass, &p->plan.schedule);
+    for (int i = WA_STEP_FIRST;
+         getenv("WINATTN_TEST_VERBOSE") && i <= WA_STEP_LAST; i++)
+        if (p->plan.step[i].kernel)
+            printf("%s, %u slots: %s\n", p->plan.step[i].kernel,
+                   p->plan.schedule.splits, p->plan.step[i].defines);
+    return WINATTN_SUCCESS;
+}
 
 static winattn_status make_workspace(const test_device *device, planned *p)
 {
@@ -267,44 +170,33 @@ launch_behind_gate(const test_device *device, cl_command_queue queue,
     return status;
 }
 
-static winattn_status plan_forward(const wa_device *told,
-                                   const demanded_plan *demand, planned *p)
-{
-    const demanded_shape shape = {.local = demand->shape,
-                                  .matrix = demand->matrix};
-    wa_schedule *schedule = &p->plan.schedule;
-    WA_TRY(make_plan(&p->problem, told, WA_FORWARD, &shape, &p->plan));
-    if (demand->work_tiles_per_launch)
-        schedule->work_tiles_per_launch = demand->work_tiles_per_launch;
-    if (demand->work_tiles_per_launch && schedule->groups)
-        schedule->windows_per_launch = demand->work_tiles_per_launch;
-    if (demand->persistent_multi_block && !schedule->persistent_multi_block)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "work-groups have one block of rows each");
-    return WINATTN_SUCCESS;
-}
-
-static winattn_status launch_forward(const test_device *device,
-                                     cl_command_queue queue,
-                                     const case_buffers *data,
-                                     const device_buffers *b,
-                                     const demanded_plan *demand,
-                                     wa_session *session, cl_event *event)
+static winattn_status launch(const test_device *device,
+                             const case_buffers *data, const device_buffers *b,
+                             const demand *d, wa_session *session,
+                             cl_event *event)
 {
     const winattn_desc desc = data_desc(data);
-    const winattn_forward forward = buffers_forward(data, b);
-    wa_device told = *wa_session_device(session);
-    planned p = {.buffers = planned_buffers(&forward)};
-    tell_unit(&told, demand->matrix_unit);
-    tell_held_groups(&told, demand->held_groups);
+    const wa_device told =
+        device_told(device, &data->c, wa_session_device(session), d);
+    /* several launches may run beside each other, if nothing orders them */
+    const cl_command_queue queue =
+        d->launch && device->unordered ? device->unordered : device->queue;
+    planned p;
+    memset(&p, 0, sizeof p);
+    for (int id = 0; id < TENSORS; id++)
+        p.buffers.tensor[id] = buffers_tensor(data, b, (tensor_id)id);
     WA_TRY(wa_problem_read(&desc, &p.problem));
-    WA_TRY(plan_forward(&told, demand, &p));
+    WA_TRY(make_plan(&data->c, d, &told, &p));
     winattn_status status = prepare(device, session, &told, &p);
     if (status == WINATTN_SUCCESS)
-        status = launch_behind_gate(device, queue, &p, 0, event);
+        status = launch_behind_gate(
+            device, queue, &p,
+            (cl_bitfield)(data->c.accumulate & data->c.outputs), event);
     release(&p);
     return status;
 }
+
+/* ---- Runs ---- */
 
 /* Waits for what was launched; a status that is no success is the reason of
  * the failure. */
@@ -321,17 +213,16 @@ static bool take_status(winattn_status status, cl_event event,
     return status == WINATTN_SUCCESS;
 }
 
-bool planned_run_buffers(const test_device *device, cl_command_queue queue,
-                         const case_buffers *data, const device_buffers *b,
-                         const demanded_plan *demand, case_result *result)
+bool demand_run_buffers(const test_device *device, const case_buffers *data,
+                        const device_buffers *b, const demand *d,
+                        case_result *result)
 {
     cl_event event = NULL;
     wa_session *session = NULL;
     winattn_status status =
         wa_session_acquire(device->context, device->id, &session);
     if (status == WINATTN_SUCCESS)
-        status =
-            launch_forward(device, queue, data, b, demand, session, &event);
+        status = launch(device, data, b, d, session, &event);
     const bool done = take_status(status, event, result);
     if (event)
         clReleaseEvent(event);
@@ -340,143 +231,8 @@ bool planned_run_buffers(const test_device *device, cl_command_queue queue,
     return done;
 }
 
-bool planned_run(const test_device *device, cl_command_queue queue,
-                 const test_case *c, const demanded_plan *demand,
-                 case_result *result)
-{
-    bool passed = false;
-    device_buffers b;
-    memset(result, 0, sizeof *result);
-    memset(&b, 0, sizeof b);
-    case_buffers *data = data_make(c);
-    if (!data || !buffers_create(device, data, &b))
-        snprintf(result->failure, sizeof result->failure, "out of memory");
-    else
-        passed =
-            planned_run_buffers(device, queue, data, &b, demand, result) &&
-            buffers_check(device->queue, data, &b, 0, result);
-    buffers_release(&b);
-    data_free(data);
-    return passed;
-}
-
-/* No more than so many, where a test demands it. */
-static uint64_t bounded(uint64_t value, uint64_t most)
-{
-    return most && value > most ? most : value;
-}
-
-static winattn_status plan_backward(const wa_device *told,
-                                    const demanded_backward *demand,
-                                    planned *p)
-{
-    const demanded_shape shape = {.rows = demand->rows,
-                                  .keys = demand->keys,
-                                  .matrix_gradients = demand->matrix};
-    const unsigned windows = demand->windows;
-    const unsigned splits = windows ? windows / 2 + 1 : 0;
-    wa_schedule *schedule = &p->plan.schedule;
-    if (demand->finds_pairs)
-        p->problem.table.is_listed = p->problem.table.has_index;
-    WA_TRY(make_plan(&p->problem, told, WA_BACKWARD, &shape, &p->plan));
-    /* the workspace was planned for at least as much */
-    schedule->windows_per_launch =
-        bounded(schedule->windows_per_launch, windows);
-    schedule->splits = (uint32_t)bounded(schedule->splits, splits);
-    schedule->row_splits = (uint32_t)bounded(schedule->row_splits, splits);
-    schedule->entries_per_launch =
-        (uint32_t)bounded(schedule->entries_per_launch, 50ull * windows);
-    if (getenv("WINATTN_TEST_VERBOSE"))
-        for (int i = WA_STEP_FIRST; i <= WA_STEP_LAST; i++)
-            if (p->plan.step[i].kernel)
-                printf("%s, %u slots: %s\n", p->plan.step[i].kernel,
-                       schedule->splits, p->plan.step[i].defines);
-    return WINATTN_SUCCESS;
-}
-
-static wa_buffers gradient_buffers(const winattn_backward *call)
-{
-    const wa_buffers buffers = {
-        .tensor = {[WA_Q] = call->q,
-                   [WA_K] = call->k,
-                   [WA_V] = call->v,
-                   [WA_BIAS] = call->bias,
-                   [WA_MASK] = call->mask,
-                   [WA_QUERY_REGIONS] = call->query_regions,
-                   [WA_KEY_REGIONS] = call->key_regions,
-                   [WA_LOGIT_SCALE] = call->logit_scale,
-                   [WA_PAD_K] = call->pad_k,
-                   [WA_PAD_V] = call->pad_v,
-                   [WA_O] = call->o,
-                   [WA_LSE] = call->lse,
-                   [WA_D_O] = call->d_o,
-                   [WA_D_LSE] = call->d_lse,
-                   [WA_DQ] = call->dq,
-                   [WA_DK] = call->dk,
-                   [WA_DV] = call->dv,
-                   [WA_DBIAS] = call->dbias,
-                   [WA_D_LOGIT_SCALE] = call->d_logit_scale,
-                   [WA_D_PAD_K] = call->d_pad_k,
-                   [WA_D_PAD_V] = call->d_pad_v}};
-    return buffers;
-}
-
-/* The device as the planner is told of it. */
-static wa_device device_told(const wa_device *device,
-                             const demanded_backward *demand)
-{
-    wa_device told = *device;
-    if (demand->registers)
-        told.registers = demand->registers;
-    tell_unit(&told, demand->matrix_unit);
-    tell_held_groups(&told, demand->held_groups);
-    return told;
-}
-
-static winattn_status launch_backward(const test_device *device,
-                                      cl_command_queue queue,
-                                      const case_buffers *data,
-                                      const device_buffers *b,
-                                      const demanded_backward *demand,
-                                      wa_session *session, cl_event *event)
-{
-    const winattn_desc desc = data_desc(data);
-    const winattn_backward call = buffers_backward(data, b);
-    const wa_device told = device_told(wa_session_device(session), demand);
-    planned p = {.buffers = gradient_buffers(&call)};
-    WA_TRY(wa_problem_read(&desc, &p.problem));
-    WA_TRY(plan_backward(&told, demand, &p));
-    winattn_status status = prepare(device, session, &told, &p);
-    if (status == WINATTN_SUCCESS)
-        status = launch_behind_gate(device, queue, &p, call.accumulate, event);
-    release(&p);
-    return status;
-}
-
-bool planned_backward_buffers(const test_device *device,
-                              cl_command_queue queue, const case_buffers *data,
-                              const device_buffers *b,
-                              const demanded_backward *demand,
-                              case_result *result)
-{
-    cl_event event = NULL;
-    wa_session *session = NULL;
-    winattn_status status =
-        wa_session_acquire(device->context, device->id, &session);
-    if (status == WINATTN_SUCCESS)
-        status =
-            launch_backward(device, queue, data, b, demand, session, &event);
-    const bool done = take_status(status, event, result);
-    if (event)
-        clReleaseEvent(event);
-    if (session)
-        wa_session_release(session);
-    return done;
-}
-
-bool planned_backward(const test_device *device, cl_command_queue queue,
-                      const test_case *c, const demanded_backward *demand,
-                      case_result *result)
+static bool run_demanded(const test_device *device, const test_case *c,
+                         const demand *d, case_result *result)
 {
     bool passed = false;
     device_buffers b;
@@ -487,10 +243,50 @@ bool planned_backward(const test_device *device, cl_command_queue queue,
         snprintf(result->failure, sizeof result->failure, "out of memory");
     else
         passed = buffers_fill_given(device, data, &b, result) &&
-                 planned_backward_buffers(device, queue, data, &b, demand,
-                                          result) &&
+                 demand_run_buffers(device, data, &b, d, result) &&
                  buffers_check(device->queue, data, &b, 0, result);
     buffers_release(&b);
     data_free(data);
     return passed;
+}
+
+/* Has the plan of the public interface the kernel? */
+static bool has_kernel(const test_device *device, const test_case *c,
+                       const char *name, case_result *result)
+{
+    char text[4096] = "", line[128];
+    case_buffers *data = data_make(c);
+    winattn_plan *plan = NULL;
+    memset(result, 0, sizeof *result);
+    if (data) {
+        const winattn_desc desc = data_desc(data);
+        if (winattn_plan_create(device->context, device->id, &desc, &plan) ==
+            WINATTN_SUCCESS)
+            winattn_plan_describe(plan, sizeof text, text, NULL);
+    }
+    winattn_plan_destroy(plan);
+    data_free(data);
+    snprintf(line, sizeof line, "kernel: %s", name);
+    if (strstr(text, line))
+        return true;
+    snprintf(result->failure, sizeof result->failure, "not by %s: %.300s",
+             name, text[0] ? text : winattn_last_reason());
+    return false;
+}
+
+bool demand_run(const test_device *device, const test_case *c, const demand *d,
+                case_result *result)
+{
+    if (!demand_is_shape(c, d)) {
+        memset(result, 0, sizeof *result);
+        snprintf(result->failure, sizeof result->failure,
+                 "no shape of the kernel: %s %s", d->shape, d->rows);
+        return false;
+    }
+    if (d->kernel[0] && !has_kernel(device, c, d->kernel, result))
+        return false;
+    if (!d->shape[0] && !d->registers && !d->launch && !d->groups &&
+        !d->pairs && is_own(device, d->unit))
+        return case_run(device, device->queue, c, 0, result);
+    return run_demanded(device, c, d, result);
 }

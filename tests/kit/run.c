@@ -33,8 +33,8 @@ void buffers_release(device_buffers *b)
     memset(b, 0, sizeof *b);
 }
 
-static winattn_tensor place_of(const case_buffers *d, const device_buffers *b,
-                               tensor_id id)
+winattn_tensor buffers_tensor(const case_buffers *d, const device_buffers *b,
+                              tensor_id id)
 {
     const tensor_data *t = &d->tensor[id];
     const winattn_tensor none = {NULL, 0};
@@ -42,23 +42,22 @@ static winattn_tensor place_of(const case_buffers *d, const device_buffers *b,
     return t->used ? place : none;
 }
 
+/* Writes the tensors up to `last` into a call. */
+static void give_tensors(const case_buffers *d, const device_buffers *b,
+                         tensor_id last, void *call)
+{
+    for (int id = 0; id <= (int)last; id++) {
+        const winattn_tensor t = buffers_tensor(d, b, (tensor_id)id);
+        memcpy((char *)call + tensor_place((tensor_id)id), &t, sizeof t);
+    }
+}
+
 winattn_forward buffers_forward(const case_buffers *d, const device_buffers *b)
 {
     winattn_forward f;
     memset(&f, 0, sizeof f);
     f.struct_size = sizeof f;
-    f.q = place_of(d, b, T_Q);
-    f.k = place_of(d, b, T_K);
-    f.v = place_of(d, b, T_V);
-    f.bias = place_of(d, b, T_BIAS);
-    f.mask = place_of(d, b, T_MASK);
-    f.query_regions = place_of(d, b, T_QUERY_REGIONS);
-    f.key_regions = place_of(d, b, T_KEY_REGIONS);
-    f.logit_scale = place_of(d, b, T_LOGIT_SCALE);
-    f.pad_k = place_of(d, b, T_PAD_K);
-    f.pad_v = place_of(d, b, T_PAD_V);
-    f.o = place_of(d, b, T_O);
-    f.lse = place_of(d, b, T_LSE);
+    give_tensors(d, b, T_LSE, &f);
     return f;
 }
 
@@ -68,27 +67,7 @@ winattn_backward buffers_backward(const case_buffers *d,
     winattn_backward back;
     memset(&back, 0, sizeof back);
     back.struct_size = sizeof back;
-    back.q = place_of(d, b, T_Q);
-    back.k = place_of(d, b, T_K);
-    back.v = place_of(d, b, T_V);
-    back.bias = place_of(d, b, T_BIAS);
-    back.mask = place_of(d, b, T_MASK);
-    back.query_regions = place_of(d, b, T_QUERY_REGIONS);
-    back.key_regions = place_of(d, b, T_KEY_REGIONS);
-    back.logit_scale = place_of(d, b, T_LOGIT_SCALE);
-    back.pad_k = place_of(d, b, T_PAD_K);
-    back.pad_v = place_of(d, b, T_PAD_V);
-    back.o = place_of(d, b, T_O);
-    back.lse = place_of(d, b, T_LSE);
-    back.d_o = place_of(d, b, T_D_O);
-    back.d_lse = place_of(d, b, T_D_LSE);
-    back.dq = place_of(d, b, T_DQ);
-    back.dk = place_of(d, b, T_DK);
-    back.dv = place_of(d, b, T_DV);
-    back.dbias = place_of(d, b, T_DBIAS);
-    back.d_logit_scale = place_of(d, b, T_D_LOGIT_SCALE);
-    back.d_pad_k = place_of(d, b, T_D_PAD_K);
-    back.d_pad_v = place_of(d, b, T_D_PAD_V);
+    give_tensors(d, b, T_D_PAD_V, &back);
     back.accumulate = (cl_bitfield)(d->c.accumulate & d->c.outputs);
     return back;
 }

@@ -45,6 +45,8 @@ typedef struct device_buffers {
 bool buffers_create(const test_device *device, const case_buffers *d,
                     device_buffers *b);
 void buffers_release(device_buffers *b);
+winattn_tensor buffers_tensor(const case_buffers *d, const device_buffers *b,
+                              tensor_id id);
 winattn_forward buffers_forward(const case_buffers *d,
                                 const device_buffers *b);
 winattn_backward buffers_backward(const case_buffers *d,

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "device/device.h"
-#include "planned.h"
 
 test_device device;
 run_choice chosen = {.part = "all",
@@ -175,10 +174,13 @@ int runner_main(const test_program *program, int count, char **arguments)
     const bool has_barriers = program->has_barriers ||
                               chosen.tier == WINATTN_TIER_LOCAL ||
                               program->words[0] == WORD_UNIT;
+    const bool lacks_unit =
+        chosen.tier == WINATTN_TIER_MATRIX && !device_unit();
     if (chosen.has_own_unit)
         chosen.matrix_unit = device_unit();
-    if (!planned_lacks_unit(&device, chosen.tier) &&
-        (!has_barriers || keeps_barriers()))
+    if (lacks_unit)
+        printf("skipped: the device has no matrix unit\n");
+    else if (!has_barriers || keeps_barriers())
         result = runner_run(program->groups, program->group_count);
     if (cases_elsewhere)
         printf("%d cases ran on another tier than the one demanded\n",

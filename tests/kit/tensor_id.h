@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * All tensors of a call, in the order of the structs of winattn.h. */
+ * All tensors of a call, in the order of the structs of winattn.h, and of the
+ * library's wa_tensor_id. */
 #ifndef KIT_TENSOR_ID_H
 #define KIT_TENSOR_ID_H
+
+#include <stddef.h>
+
+#include "winattn.h"
 
 typedef enum tensor_id {
     T_Q,
@@ -29,5 +34,11 @@ typedef enum tensor_id {
 } tensor_id;
 
 extern const char *const tensor_names[TENSORS];
+
+/* Where it is in winattn_backward, and up to lse in winattn_forward. */
+static inline size_t tensor_place(tensor_id id)
+{
+    return offsetof(winattn_backward, q) + (size_t)id * sizeof(winattn_tensor);
+}
 
 #endif

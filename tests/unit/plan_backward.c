@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "kit/planned.h"
+#include "kit/shapes.h"
 #include "kit/workloads.h"
 #include "plan_groups.h"
 #include "plan_legal.h"
@@ -197,11 +197,13 @@ static void backward_shapes_are_refused(void **state)
     for (size_t i = 0; i < sizeof demanded / sizeof *demanded; i++) {
         const wa_problem p = problem_of(demanded[i].problem);
         const wa_device *h200 = device_named("H200");
-        wa_matrix_gradient_shape shape;
+        wa_tuned_shape shape;
         wa_plan plan;
         wa_plan_begin(WA_BACKWARD, &plan);
-        assert_true(matrix_gradient_shape_parse(demanded[i].shape, &shape));
-        const bool taken = demand_matrix_gradients(&p, h200, &shape, &plan);
+        assert_true(wa_tuned_shape_parse(WA_MATRIX_BACKWARD, demanded[i].shape,
+                                         &shape));
+        const bool taken =
+            plan_shape(WA_MATRIX_BACKWARD, &p, h200, &shape, &plan);
         const char *why = plan.refusals[WINATTN_TIER_MATRIX];
         if (taken != !demanded[i].refusal ||
             (!taken && !strstr(why, demanded[i].refusal)))

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "family/matrix_tiling.h"
-#include "kit/planned.h"
+#include "kit/shapes.h"
 #include "plan_groups.h"
 #include "plan_legal.h"
 #include "plan_made.h"
@@ -95,8 +95,9 @@ static void tf32_is_allowed(void **state)
                                    .subtile_keys = 64,
                                    .bias_cache = 1};
     wa_plan narrow, wide;
-    assert_true(demand_matrix(&half, h200, &shape, &narrow));
-    assert_true(demand_matrix(&p, h200, &shape, &wide));
+    const wa_tuned_shape own = {.matrix_forward = shape};
+    assert_true(plan_shape(WA_MATRIX_FORWARD, &half, h200, &own, &narrow));
+    assert_true(plan_shape(WA_MATRIX_FORWARD, &p, h200, &own, &wide));
     assert_int_equal(wide.step[WA_STEP_FORWARD].local_bytes,
                      2 * narrow.step[WA_STEP_FORWARD].local_bytes);
 }
