@@ -9,7 +9,8 @@
  * Programs are compiled to PTX by clang (offline/to_ptx), whatever the vendor,
  * which is also what programs give as their binaries and are made from, as on
  * NVIDIA's driver. What other vendors' compilers know is declared in
- * prelude/. ptx.h runs it. Without clang and libclc there is no device.
+ * prelude/. ptx.h runs it. Without clang and libclc there is no device. It has
+ * the functions and the answers that somebody here asks for, no more.
  *
  * Buffers are memory of the host, filled with NaNs. A kernel can reach those
  * that it has as arguments, and nothing else; if it tries to, the launch fails
@@ -29,7 +30,7 @@
 #include "ptx.h"
 
 #define MEMORY_BYTES ((cl_ulong)8 << 30)
-#define ADDRESS_ALIGN 512u /* of sub-buffers, in bytes */
+#define ADDRESS_ALIGN 512u /* of buffers, in bytes */
 
 /* ---- Objects (driver_objects.c) ---- */
 
@@ -75,8 +76,6 @@ struct _cl_device_id {
 struct _cl_context {
     object head;
     cl_device_id device;
-    size_t property_count;
-    cl_context_properties properties[16];
 };
 
 struct _cl_command_queue {
@@ -88,11 +87,9 @@ struct _cl_command_queue {
 struct _cl_mem {
     object head;
     cl_mem_flags flags;
-    size_t size, offset; /* in the parent */
-    cl_mem parent;       /* retained; NULL: none */
-    void *host;          /* what the caller gave to be used, or NULL */
+    size_t size;
+    void *host; /* what the caller gave to be used, or NULL */
     unsigned char *bytes;
-    atomic_uint maps;
 };
 
 struct _cl_program {
@@ -116,10 +113,8 @@ struct _cl_kernel {
 
 struct _cl_event {
     object head;
-    cl_command_type type;
     cl_command_queue queue; /* retained; NULL: a user's event */
     cl_int status;          /* guarded by the lock of driver_commands.c */
-    cl_ulong times[4];      /* queued, submitted, started, ended */
 };
 
 extern struct _cl_platform_id driver_platform;
@@ -163,7 +158,6 @@ typedef struct command {
     cl_uint wait_count;
     cl_event *waits;
     bool waits_for_all; /* before it in its queue */
-    bool holds_up_all;  /* behind it in its queue */
     cl_int (*run)(struct command *self);
     void (*forget)(struct command *self); /* releases what is of its own */
 } command;
@@ -172,8 +166,8 @@ typedef struct command {
 cl_int command_check(cl_command_queue queue, cl_uint wait_count,
                      const cl_event *waits);
 /* Zeros behind the first member; NULL: out of memory. */
-void *command_new(size_t size, cl_command_queue queue, cl_command_type type,
-                  cl_uint wait_count, const cl_event *waits);
+void *command_new(size_t size, cl_command_queue queue, cl_uint wait_count,
+                  const cl_event *waits);
 /* One that was not enqueued. */
 void command_drop(command *gone);
 /* Takes the command. `event`: NULL, or gets one. */

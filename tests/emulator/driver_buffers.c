@@ -15,13 +15,9 @@ static atomic_ullong allocated;
 
 void buffer_free(cl_mem gone)
 {
-    if (gone->parent) {
-        object_release(gone->parent);
-    } else {
-        if (!gone->host)
-            free(gone->bytes);
-        atomic_fetch_sub(&allocated, gone->size);
-    }
+    if (!gone->host)
+        free(gone->bytes);
+    atomic_fetch_sub(&allocated, gone->size);
 }
 
 static bool allocate(cl_mem buffer)
@@ -76,56 +72,13 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size,
     return succeed_with(made, error);
 }
 
-cl_mem clCreateBufferWithProperties(cl_context context,
-                                    const cl_mem_properties *properties,
-                                    cl_mem_flags flags, size_t size,
-                                    void *host, cl_int *error)
-{
-    if (properties && *properties)
-        return fail_with(CL_INVALID_PROPERTY, error);
-    return clCreateBuffer(context, flags, size, host, error);
-}
-
-cl_mem clCreateSubBuffer(cl_mem parent, cl_mem_flags flags,
-                         cl_buffer_create_type type, const void *info,
-                         cl_int *error)
-{
-    const cl_buffer_region *region = info;
-    const cl_mem_flags accesses =
-        CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY;
-    if (!object_is(parent, OBJECT_BUFFER) || parent->parent)
-        return fail_with(CL_INVALID_MEM_OBJECT, error);
-    if (type != CL_BUFFER_CREATE_TYPE_REGION || !region ||
-        region->origin > parent->size ||
-        region->size > parent->size - region->origin || !access_is_good(flags))
-        return fail_with(CL_INVALID_VALUE, error);
-    if (region->size == 0)
-        return fail_with(CL_INVALID_BUFFER_SIZE, error);
-    if (region->origin % ADDRESS_ALIGN != 0)
-        return fail_with(CL_MISALIGNED_SUB_BUFFER_OFFSET, error);
-    cl_mem made =
-        object_new(OBJECT_BUFFER, sizeof *made, parent->head.context);
-    if (!made)
-        return fail_with(CL_OUT_OF_HOST_MEMORY, error);
-    made->flags =
-        (flags & accesses ? flags & accesses : parent->flags & accesses) |
-        (parent->flags & ~accesses);
-    made->size = region->size;
-    made->offset = region->origin;
-    made->parent = parent;
-    object_retain(parent);
-    made->bytes = parent->bytes + region->origin;
-    made->host = parent->host ? made->bytes : NULL;
-    return succeed_with(made, error);
-}
-
 cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size,
                           void *value, size_t *needed)
 {
     const cl_mem_object_type type = CL_MEM_OBJECT_BUFFER;
+    const size_t offset = 0; /* there are no buffers of a buffer */
     if (!object_is(memory, OBJECT_BUFFER))
         return CL_INVALID_MEM_OBJECT;
-    const cl_uint maps = atomic_load(&memory->maps);
     switch (what) {
     case CL_MEM_TYPE:
         return ANSWER(type);
@@ -135,16 +88,10 @@ cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size,
         return ANSWER(memory->size);
     case CL_MEM_HOST_PTR:
         return ANSWER(memory->host);
-    case CL_MEM_MAP_COUNT:
-        return ANSWER(maps);
-    case CL_MEM_REFERENCE_COUNT:
-        return answer_references(memory, size, value, needed);
+    case CL_MEM_OFFSET:
+        return ANSWER(offset);
     case CL_MEM_CONTEXT:
         return ANSWER(memory->head.context);
-    case CL_MEM_ASSOCIATED_MEMOBJECT:
-        return ANSWER(memory->parent);
-    case CL_MEM_OFFSET:
-        return ANSWER(memory->offset);
     default:
         return CL_INVALID_VALUE;
     }
@@ -179,11 +126,11 @@ static void forget_transfer(command *self)
     object_release(t->buffers[1]);
 }
 
-static transfer *transfer_new(cl_command_queue queue, cl_command_type type,
-                              cl_mem buffer, cl_mem other, cl_uint wait_count,
+static transfer *transfer_new(cl_command_queue queue, cl_mem buffer,
+                              cl_mem other, cl_uint wait_count,
                               const cl_event *waits)
 {
-    transfer *made = command_new(sizeof *made, queue, type, wait_count, waits);
+    transfer *made = command_new(sizeof *made, queue, wait_count, waits);
     if (!made)
         return NULL;
     made->buffers[0] = buffer;
@@ -224,8 +171,7 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer,
         return CL_INVALID_VALUE;
     if (buffer->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS))
         return CL_INVALID_OPERATION;
-    transfer *t = transfer_new(queue, CL_COMMAND_READ_BUFFER, buffer, NULL,
-                               wait_count, waits);
+    transfer *t = transfer_new(queue, buffer, NULL, wait_count, waits);
     if (!t)
         return CL_OUT_OF_HOST_MEMORY;
     t->from = buffer->bytes + offset;
@@ -247,8 +193,7 @@ cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer,
         return CL_INVALID_VALUE;
     if (buffer->flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS))
         return CL_INVALID_OPERATION;
-    transfer *t = transfer_new(queue, CL_COMMAND_WRITE_BUFFER, buffer, NULL,
-                               wait_count, waits);
+    transfer *t = transfer_new(queue, buffer, NULL, wait_count, waits);
     if (!t)
         return CL_OUT_OF_HOST_MEMORY;
     t->from = from;
@@ -273,8 +218,7 @@ cl_int clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
         return CL_INVALID_VALUE;
     if (start < end + count && end < start + count)
         return CL_MEM_COPY_OVERLAP;
-    transfer *t = transfer_new(queue, CL_COMMAND_COPY_BUFFER, from, to,
-                               wait_count, waits);
+    transfer *t = transfer_new(queue, from, to, wait_count, waits);
     if (!t)
         return CL_OUT_OF_HOST_MEMORY;
     t->from = start;
@@ -296,56 +240,12 @@ cl_int clEnqueueFillBuffer(cl_command_queue queue, cl_mem buffer,
         (pattern_size & (pattern_size - 1)) != 0 ||
         offset % pattern_size != 0 || count % pattern_size != 0)
         return CL_INVALID_VALUE;
-    transfer *t = transfer_new(queue, CL_COMMAND_FILL_BUFFER, buffer, NULL,
-                               wait_count, waits);
+    transfer *t = transfer_new(queue, buffer, NULL, wait_count, waits);
     if (!t)
         return CL_OUT_OF_HOST_MEMORY;
     memcpy(t->pattern, pattern, pattern_size);
     t->pattern_size = pattern_size;
     t->to = buffer->bytes + offset;
     t->count = count;
-    return command_enqueue(&t->head, false, event);
-}
-
-/* Nothing is to be done: the host has the buffer's own bytes. */
-void *clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer,
-                         cl_bool blocking, cl_map_flags flags, size_t offset,
-                         size_t count, cl_uint wait_count,
-                         const cl_event *waits, cl_event *event, cl_int *error)
-{
-    const cl_map_flags known =
-        CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
-    cl_int code = check(queue, buffer, offset, count, wait_count, waits);
-    if (code == CL_SUCCESS && (count == 0 || (flags & ~known)))
-        code = CL_INVALID_VALUE;
-    if (code != CL_SUCCESS)
-        return fail_with(code, error);
-    transfer *t = transfer_new(queue, CL_COMMAND_MAP_BUFFER, buffer, NULL,
-                               wait_count, waits);
-    if (!t)
-        return fail_with(CL_OUT_OF_HOST_MEMORY, error);
-    atomic_fetch_add(&buffer->maps, 1);
-    unsigned char *const bytes = buffer->bytes + offset;
-    code = command_enqueue(&t->head, blocking != CL_FALSE, event);
-    return code == CL_SUCCESS ? succeed_with(bytes, error)
-                              : fail_with(code, error);
-}
-
-cl_int clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem buffer,
-                               void *mapped, cl_uint wait_count,
-                               const cl_event *waits, cl_event *event)
-{
-    const unsigned char *const at = mapped;
-    const cl_int error = check(queue, buffer, 0, 0, wait_count, waits);
-    if (error != CL_SUCCESS)
-        return error;
-    if (at < buffer->bytes || at >= buffer->bytes + buffer->size ||
-        atomic_load(&buffer->maps) == 0)
-        return CL_INVALID_VALUE;
-    transfer *t = transfer_new(queue, CL_COMMAND_UNMAP_MEM_OBJECT, buffer,
-                               NULL, wait_count, waits);
-    if (!t)
-        return CL_OUT_OF_HOST_MEMORY;
-    atomic_fetch_sub(&buffer->maps, 1);
     return command_enqueue(&t->head, false, event);
 }

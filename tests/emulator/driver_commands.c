@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Guards the list of commands that are not done, in the order in which they
  * were enqueued, and the status of events. No command runs while it is
@@ -14,25 +13,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static command *first;
 
-static cl_ulong now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (cl_ulong)time.tv_sec * 1000000000u + (cl_ulong)time.tv_nsec;
-}
-
 /* ---- Events ---- */
 
 static cl_event event_new(cl_context context, cl_command_queue queue,
-                          cl_command_type type, cl_int status)
+                          cl_int status)
 {
     cl_event made = object_new(OBJECT_EVENT, sizeof *made, context);
     if (!made)
         return NULL;
-    made->type = type;
     made->queue = queue;
     made->status = status;
-    made->times[0] = made->times[1] = now();
     if (queue)
         object_retain(queue);
     return made;
@@ -42,7 +32,7 @@ cl_event clCreateUserEvent(cl_context context, cl_int *error)
 {
     if (!object_is(context, OBJECT_CONTEXT))
         return fail_with(CL_INVALID_CONTEXT, error);
-    cl_event made = event_new(context, NULL, CL_COMMAND_USER, CL_SUBMITTED);
+    cl_event made = event_new(context, NULL, CL_SUBMITTED);
     return made ? succeed_with(made, error)
                 : fail_with(CL_OUT_OF_HOST_MEMORY, error);
 }
@@ -55,37 +45,8 @@ cl_int clGetEventInfo(cl_event event, cl_event_info what, size_t size,
     pthread_mutex_lock(&lock);
     const cl_int status = event->status;
     pthread_mutex_unlock(&lock);
-    switch (what) {
-    case CL_EVENT_COMMAND_QUEUE:
-        return ANSWER(event->queue);
-    case CL_EVENT_CONTEXT:
-        return ANSWER(event->head.context);
-    case CL_EVENT_COMMAND_TYPE:
-        return ANSWER(event->type);
-    case CL_EVENT_COMMAND_EXECUTION_STATUS:
-        return ANSWER(status);
-    case CL_EVENT_REFERENCE_COUNT:
-        return answer_references(event, size, value, needed);
-    default:
-        return CL_INVALID_VALUE;
-    }
-}
-
-cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info what,
-                               size_t size, void *value, size_t *needed)
-{
-    if (!object_is(event, OBJECT_EVENT))
-        return CL_INVALID_EVENT;
-    if (what < CL_PROFILING_COMMAND_QUEUED || what > CL_PROFILING_COMMAND_END)
-        return CL_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
-    const bool is_done = event->status <= CL_COMPLETE;
-    const cl_ulong time = event->times[what - CL_PROFILING_COMMAND_QUEUED];
-    pthread_mutex_unlock(&lock);
-    if (!event->queue || !is_done ||
-        !(event->queue->properties & CL_QUEUE_PROFILING_ENABLE))
-        return CL_PROFILING_INFO_NOT_AVAILABLE;
-    return ANSWER(time);
+    return what == CL_EVENT_COMMAND_EXECUTION_STATUS ? ANSWER(status)
+                                                     : CL_INVALID_VALUE;
 }
 
 /* ---- Commands ---- */
@@ -123,13 +84,13 @@ void command_drop(command *gone)
     free(gone);
 }
 
-void *command_new(size_t size, cl_command_queue queue, cl_command_type type,
-                  cl_uint wait_count, const cl_event *waits)
+void *command_new(size_t size, cl_command_queue queue, cl_uint wait_count,
+                  const cl_event *waits)
 {
     command *made = calloc(1, size);
     if (!made)
         return NULL;
-    made->event = event_new(queue->head.context, queue, type, CL_QUEUED);
+    made->event = event_new(queue->head.context, queue, CL_QUEUED);
     made->waits = malloc((wait_count + 1) * sizeof *made->waits);
     if (!made->event || !made->waits) {
         command_drop(made);
@@ -152,8 +113,7 @@ static bool is_ready(const command *one)
     if (one->event->status != CL_QUEUED)
         return false;
     for (const command *before = first; before != one; before = before->next)
-        if (before->event->queue == queue &&
-            (in_order || one->waits_for_all || before->holds_up_all))
+        if (before->event->queue == queue && (in_order || one->waits_for_all))
             return false;
     for (cl_uint i = 0; i < one->wait_count; i++)
         if (one->waits[i]->status > CL_COMPLETE)
@@ -188,14 +148,10 @@ static void run_ready(void)
             if (one->waits[i]->status < 0)
                 status = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         pthread_mutex_unlock(&lock);
-        const cl_ulong started = now();
         const bool ran = status == CL_COMPLETE;
         if (ran && one->run)
             status = one->run(one);
-        const cl_ulong ended = now();
         pthread_mutex_lock(&lock);
-        one->event->times[2] = started;
-        one->event->times[3] = ended;
         one->event->status = status;
         if (status < 0 && ran)
             atomic_store(&one->event->queue->failed, true);
@@ -296,29 +252,15 @@ cl_int clFinish(cl_command_queue queue)
     return atomic_load(&queue->failed) ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
 }
 
-static cl_int enqueue_marker(cl_command_queue queue, cl_command_type type,
-                             cl_uint wait_count, const cl_event *waits,
-                             cl_event *event)
+cl_int clEnqueueMarkerWithWaitList(cl_command_queue queue, cl_uint wait_count,
+                                   const cl_event *waits, cl_event *event)
 {
     const cl_int error = command_check(queue, wait_count, waits);
     if (error != CL_SUCCESS)
         return error;
-    command *one = command_new(sizeof *one, queue, type, wait_count, waits);
+    command *one = command_new(sizeof *one, queue, wait_count, waits);
     if (!one)
         return CL_OUT_OF_HOST_MEMORY;
     one->waits_for_all = wait_count == 0;
-    one->holds_up_all = type == CL_COMMAND_BARRIER;
     return command_enqueue(one, false, event);
-}
-
-cl_int clEnqueueMarkerWithWaitList(cl_command_queue queue, cl_uint wait_count,
-                                   const cl_event *waits, cl_event *event)
-{
-    return enqueue_marker(queue, CL_COMMAND_MARKER, wait_count, waits, event);
-}
-
-cl_int clEnqueueBarrierWithWaitList(cl_command_queue queue, cl_uint wait_count,
-                                    const cl_event *waits, cl_event *event)
-{
-    return enqueue_marker(queue, CL_COMMAND_BARRIER, wait_count, waits, event);
 }

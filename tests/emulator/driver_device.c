@@ -103,12 +103,8 @@ static cl_int answer_texts(cl_device_id device, cl_device_info what,
         return answer_text("FULL_PROFILE", size, value, needed);
     case CL_DEVICE_VERSION:
         return answer_text(device->version, size, value, needed);
-    case CL_DEVICE_OPENCL_C_VERSION:
-        return answer_text("OpenCL C 1.2", size, value, needed);
     case CL_DEVICE_EXTENSIONS:
         return answer_text(device->extensions, size, value, needed);
-    case CL_DEVICE_BUILT_IN_KERNELS:
-        return answer_text("", size, value, needed);
     default:
         return CL_INVALID_VALUE;
     }
@@ -120,40 +116,13 @@ static const struct {
     cl_uint number;
 } uints[] = {
     {CL_DEVICE_ADDRESS_BITS, 64},
-    {CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, 3},
-    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_CHAR, 1},
-    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_SHORT, 1},
-    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_INT, 1},
-    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_LONG, 1},
-    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, 1},
-    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_DOUBLE, 1},
-    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_HALF, 0},
-    {CL_DEVICE_NATIVE_VECTOR_WIDTH_CHAR, 1},
-    {CL_DEVICE_NATIVE_VECTOR_WIDTH_SHORT, 1},
-    {CL_DEVICE_NATIVE_VECTOR_WIDTH_INT, 1},
-    {CL_DEVICE_NATIVE_VECTOR_WIDTH_LONG, 1},
     {CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1},
-    {CL_DEVICE_NATIVE_VECTOR_WIDTH_DOUBLE, 1},
-    {CL_DEVICE_NATIVE_VECTOR_WIDTH_HALF, 0},
     {CL_DEVICE_IMAGE_SUPPORT, CL_FALSE},
-    {CL_DEVICE_MAX_READ_IMAGE_ARGS, 0},
-    {CL_DEVICE_MAX_WRITE_IMAGE_ARGS, 0},
-    {CL_DEVICE_MAX_SAMPLERS, 0},
     {CL_DEVICE_MEM_BASE_ADDR_ALIGN, ADDRESS_ALIGN * 8},
-    {CL_DEVICE_MIN_DATA_TYPE_ALIGN_SIZE, 128},
-    {CL_DEVICE_GLOBAL_MEM_CACHE_TYPE, CL_READ_WRITE_CACHE},
-    {CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 128},
-    {CL_DEVICE_MAX_CONSTANT_ARGS, 9},
     {CL_DEVICE_LOCAL_MEM_TYPE, CL_LOCAL},
-    {CL_DEVICE_ERROR_CORRECTION_SUPPORT, CL_TRUE},
-    {CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE},
-    {CL_DEVICE_ENDIAN_LITTLE, CL_TRUE},
     {CL_DEVICE_AVAILABLE, CL_TRUE},
     {CL_DEVICE_COMPILER_AVAILABLE, CL_TRUE},
-    {CL_DEVICE_LINKER_AVAILABLE, CL_FALSE},
-    {CL_DEVICE_PREFERRED_INTEROP_USER_SYNC, CL_FALSE},
     {CL_DEVICE_PARTITION_MAX_SUB_DEVICES, 1},
-    {CL_DEVICE_REFERENCE_COUNT, 1},
 };
 
 /* Those of type cl_ulong or a set of bits. */
@@ -164,28 +133,10 @@ static const struct {
     {CL_DEVICE_TYPE, CL_DEVICE_TYPE_GPU},
     {CL_DEVICE_MAX_MEM_ALLOC_SIZE, MEMORY_BYTES / 4},
     {CL_DEVICE_GLOBAL_MEM_SIZE, MEMORY_BYTES},
-    {CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 4325376},
-    {CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, 65536},
     {CL_DEVICE_SINGLE_FP_CONFIG,
      CL_FP_DENORM | CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST |
          CL_FP_ROUND_TO_ZERO | CL_FP_ROUND_TO_INF | CL_FP_FMA |
          CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT},
-    {CL_DEVICE_DOUBLE_FP_CONFIG,
-     CL_FP_DENORM | CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST |
-         CL_FP_ROUND_TO_ZERO | CL_FP_ROUND_TO_INF | CL_FP_FMA},
-    {CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_KERNEL},
-    {CL_DEVICE_QUEUE_PROPERTIES,
-     CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE},
-    {CL_DEVICE_PARTITION_AFFINITY_DOMAIN, 0},
-};
-
-/* Those of type size_t. */
-static const struct {
-    cl_device_info what;
-    size_t number;
-} sizes[] = {
-    {CL_DEVICE_PROFILING_TIMER_RESOLUTION, 1000},
-    {CL_DEVICE_PRINTF_BUFFER_SIZE, 1 << 20},
 };
 
 /* What a vendor's extension asks for; others' devices do not know it. */
@@ -232,8 +183,6 @@ static cl_int answer_own(cl_device_id device, cl_device_info what, size_t size,
         return ANSWER(items);
     case CL_DEVICE_MAX_PARAMETER_SIZE:
         return answer_size(device->parameter_bytes, size, value, needed);
-    case CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE:
-        return answer_size(device->wave, size, value, needed);
     default:
         return answer_vendors(device, what, size, value, needed);
     }
@@ -242,7 +191,6 @@ static cl_int answer_own(cl_device_id device, cl_device_info what, size_t size,
 cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size,
                        void *value, size_t *needed)
 {
-    static const cl_device_partition_property no_partition = 0;
     const cl_platform_id platform = &driver_platform;
     const cl_device_id no_parent = NULL;
     if (!device_is(device))
@@ -253,18 +201,11 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size,
     for (size_t i = 0; i < sizeof ulongs / sizeof *ulongs; i++)
         if (ulongs[i].what == what)
             return answer_ulong(ulongs[i].number, size, value, needed);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].what == what)
-            return answer_size(sizes[i].number, size, value, needed);
     switch (what) {
     case CL_DEVICE_PLATFORM:
         return ANSWER(platform);
     case CL_DEVICE_PARENT_DEVICE:
         return ANSWER(no_parent);
-    case CL_DEVICE_PARTITION_PROPERTIES:
-        return ANSWER(no_partition);
-    case CL_DEVICE_PARTITION_TYPE:
-        return answer(NULL, 0, size, value, needed);
     default:
         return answer_own(device, what, size, value, needed);
     }

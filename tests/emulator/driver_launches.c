@@ -66,20 +66,13 @@ cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info what, size_t size,
 {
     if (!object_is(kernel, OBJECT_KERNEL))
         return CL_INVALID_KERNEL;
-    const cl_uint count = (cl_uint)kernel->code->parameter_count;
     switch (what) {
     case CL_KERNEL_FUNCTION_NAME:
         return answer_text(kernel->code->name, size, value, needed);
-    case CL_KERNEL_NUM_ARGS:
-        return ANSWER(count);
     case CL_KERNEL_REFERENCE_COUNT:
         return answer_references(kernel, size, value, needed);
-    case CL_KERNEL_CONTEXT:
-        return ANSWER(kernel->head.context);
     case CL_KERNEL_PROGRAM:
         return ANSWER(kernel->program);
-    case CL_KERNEL_ATTRIBUTES:
-        return answer_text("", size, value, needed);
     default:
         return CL_INVALID_VALUE;
     }
@@ -97,17 +90,11 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
     const ptx_kernel *code = kernel->code;
     const size_t demanded = code->required_items;
     const size_t most = demanded ? demanded : its->most_items;
-    const size_t wave = its->wave;
-    const size_t sizes[3] = {demanded, demanded != 0, demanded != 0};
     const cl_ulong local_bytes = code->shared_bytes;
     const cl_ulong private_bytes = code->private_bytes;
     switch (what) {
     case CL_KERNEL_WORK_GROUP_SIZE:
         return ANSWER(most);
-    case CL_KERNEL_COMPILE_WORK_GROUP_SIZE:
-        return ANSWER(sizes);
-    case CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE:
-        return ANSWER(wave);
     case CL_KERNEL_LOCAL_MEM_SIZE:
         return ANSWER(local_bytes);
     case CL_KERNEL_PRIVATE_MEM_SIZE:
@@ -286,8 +273,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel,
         error = check_launch(queue, kernel, dimensions, offset, global, local);
     if (error != CL_SUCCESS)
         return error;
-    kernel_launch *one = command_new(
-        sizeof *one, queue, CL_COMMAND_NDRANGE_KERNEL, wait_count, waits);
+    kernel_launch *one = command_new(sizeof *one, queue, wait_count, waits);
     if (!one)
         return CL_OUT_OF_HOST_MEMORY;
     one->head.run = run_launch;

@@ -125,27 +125,6 @@ void *succeed_with(void *made, cl_int *error)
 
 /* ---- Contexts ---- */
 
-/* Pairs of a name and a value, and a zero; a platform must be ours. */
-static cl_int read_properties(const cl_context_properties *from,
-                              cl_context context)
-{
-    const size_t most =
-        sizeof context->properties / sizeof *context->properties;
-    size_t count = 0;
-    if (!from)
-        return CL_SUCCESS;
-    for (; from[count] != 0; count += 2) {
-        const void *platform = (const void *)from[count + 1];
-        if (count + 3 > most || from[count] != CL_CONTEXT_PLATFORM)
-            return CL_INVALID_PROPERTY;
-        if (platform && platform != &driver_platform)
-            return CL_INVALID_PLATFORM;
-    }
-    context->property_count = count + 1;
-    memcpy(context->properties, from, (count + 1) * sizeof *from);
-    return CL_SUCCESS;
-}
-
 cl_context clCreateContext(const cl_context_properties *properties,
                            cl_uint count, const cl_device_id *devices,
                            void(CL_CALLBACK *notify)(const char *,
@@ -155,6 +134,8 @@ cl_context clCreateContext(const cl_context_properties *properties,
 {
     if (count == 0 || !devices || (!notify && data))
         return fail_with(CL_INVALID_VALUE, error);
+    if (properties)
+        return fail_with(CL_INVALID_PROPERTY, error);
     for (cl_uint i = 0; i < count; i++)
         if (!device_is(devices[i]))
             return fail_with(CL_INVALID_DEVICE, error);
@@ -166,43 +147,19 @@ cl_context clCreateContext(const cl_context_properties *properties,
     if (!made)
         return fail_with(CL_OUT_OF_HOST_MEMORY, error);
     made->device = devices[0];
-    const cl_int code = read_properties(properties, made);
-    if (code == CL_SUCCESS)
-        return succeed_with(made, error);
-    object_release(made);
-    return fail_with(code, error);
-}
-
-cl_context clCreateContextFromType(
-    const cl_context_properties *properties, cl_device_type type,
-    void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
-    void *data, cl_int *error)
-{
-    cl_device_id device;
-    const cl_int code = driver_dispatch.clGetDeviceIDs(&driver_platform, type,
-                                                       1, &device, NULL);
-    if (code != CL_SUCCESS)
-        return fail_with(code, error);
-    return clCreateContext(properties, 1, &device, notify, data, error);
+    return succeed_with(made, error);
 }
 
 cl_int clGetContextInfo(cl_context context, cl_context_info what, size_t size,
                         void *value, size_t *needed)
 {
-    const cl_uint one = 1;
     if (!object_is(context, OBJECT_CONTEXT))
         return CL_INVALID_CONTEXT;
     switch (what) {
     case CL_CONTEXT_REFERENCE_COUNT:
         return answer_references(context, size, value, needed);
-    case CL_CONTEXT_NUM_DEVICES:
-        return ANSWER(one);
     case CL_CONTEXT_DEVICES:
         return ANSWER(context->device);
-    case CL_CONTEXT_PROPERTIES:
-        return answer(context->properties,
-                      context->property_count * sizeof *context->properties,
-                      size, value, needed);
     default:
         return CL_INVALID_VALUE;
     }
@@ -229,20 +186,6 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
     return succeed_with(made, error);
 }
 
-cl_command_queue
-clCreateCommandQueueWithProperties(cl_context context, cl_device_id device,
-                                   const cl_queue_properties *properties,
-                                   cl_int *error)
-{
-    cl_command_queue_properties wanted = 0;
-    for (; properties && *properties; properties += 2) {
-        if (*properties != CL_QUEUE_PROPERTIES)
-            return fail_with(CL_INVALID_VALUE, error);
-        wanted = properties[1];
-    }
-    return clCreateCommandQueue(context, device, wanted, error);
-}
-
 cl_int clGetCommandQueueInfo(cl_command_queue queue,
                              cl_command_queue_info what, size_t size,
                              void *value, size_t *needed)
@@ -254,8 +197,6 @@ cl_int clGetCommandQueueInfo(cl_command_queue queue,
         return ANSWER(queue->head.context);
     case CL_QUEUE_DEVICE:
         return ANSWER(queue->head.context->device);
-    case CL_QUEUE_REFERENCE_COUNT:
-        return answer_references(queue, size, value, needed);
     case CL_QUEUE_PROPERTIES:
         return ANSWER(queue->properties);
     default:

@@ -271,23 +271,10 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
         return CL_INVALID_PROGRAM;
     if (device != program->head.context->device)
         return CL_INVALID_DEVICE;
-    const cl_program_binary_type type = program->status == CL_BUILD_SUCCESS
-                                            ? CL_PROGRAM_BINARY_TYPE_EXECUTABLE
-                                            : CL_PROGRAM_BINARY_TYPE_NONE;
-    switch (what) {
-    case CL_PROGRAM_BUILD_STATUS:
-        return ANSWER(program->status);
-    case CL_PROGRAM_BUILD_OPTIONS:
-        return answer_text(program->options ? program->options : "", size,
-                           value, needed);
-    case CL_PROGRAM_BUILD_LOG:
-        return answer_text(program->log ? program->log : "", size, value,
-                           needed);
-    case CL_PROGRAM_BINARY_TYPE:
-        return ANSWER(type);
-    default:
-        return CL_INVALID_VALUE;
-    }
+    return what == CL_PROGRAM_BUILD_LOG
+               ? answer_text(program->log ? program->log : "", size, value,
+                             needed)
+               : CL_INVALID_VALUE;
 }
 
 /* The binary is the text with the zero behind it. */
@@ -307,56 +294,19 @@ static cl_int answer_binary(cl_program program, size_t binary_size,
     return CL_SUCCESS;
 }
 
-/* Names with a semicolon between them. */
-static cl_int answer_names(const ptx_module *module, size_t size, void *value,
-                           size_t *needed)
-{
-    size_t length = 1;
-    for (size_t i = 0; i < module->kernel_count; i++)
-        length += strlen(module->kernels[i].name) + 1;
-    char *names = calloc(length, 1);
-    if (!names)
-        return CL_OUT_OF_HOST_MEMORY;
-    for (size_t i = 0; i < module->kernel_count; i++) {
-        strcat(names, i ? ";" : "");
-        strcat(names, module->kernels[i].name);
-    }
-    const cl_int error = answer_text(names, size, value, needed);
-    free(names);
-    return error;
-}
-
 cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t size,
                         void *value, size_t *needed)
 {
-    const cl_uint one = 1;
     if (!object_is(program, OBJECT_PROGRAM))
         return CL_INVALID_PROGRAM;
-    const ptx_module *module = program->module;
     const size_t binary_size = program->ptx ? strlen(program->ptx) + 1 : 0;
-    if ((what == CL_PROGRAM_NUM_KERNELS || what == CL_PROGRAM_KERNEL_NAMES) &&
-        !module)
-        return CL_INVALID_PROGRAM_EXECUTABLE;
     switch (what) {
-    case CL_PROGRAM_REFERENCE_COUNT:
-        return answer_references(program, size, value, needed);
-    case CL_PROGRAM_CONTEXT:
-        return ANSWER(program->head.context);
-    case CL_PROGRAM_NUM_DEVICES:
-        return ANSWER(one);
     case CL_PROGRAM_DEVICES:
         return ANSWER(program->head.context->device);
-    case CL_PROGRAM_SOURCE:
-        return answer_text(program->source ? program->source : "", size, value,
-                           needed);
     case CL_PROGRAM_BINARY_SIZES:
         return ANSWER(binary_size);
     case CL_PROGRAM_BINARIES:
         return answer_binary(program, binary_size, size, value, needed);
-    case CL_PROGRAM_NUM_KERNELS:
-        return ANSWER(module->kernel_count);
-    case CL_PROGRAM_KERNEL_NAMES:
-        return answer_names(module, size, value, needed);
     default:
         return CL_INVALID_VALUE;
     }
