@@ -94,8 +94,29 @@ typedef void ptx_function(struct ptx_wave *wave,
                           const struct ptx_instruction *instruction,
                           lane_mask lanes);
 
+/* How what is set follows from what is (ptx_unset.c). */
+typedef enum ptx_rule {
+    RULE_PLAIN, /* each lane's results, from its operands */
+    RULE_MOVE,  /* a register, parts to one, or one to parts */
+    RULE_BITS,  /* each half from the halves there */
+    RULE_SHIFT,
+    RULE_CONVERT, /* perhaps of the lower half alone */
+    RULE_WAVE,    /* any lane's, from any lane's */
+    RULE_MEMORY,  /* from memory: the instruction says so itself */
+    RULE_NONE,    /* no results; operands decide what happens */
+    RULE_STORE,   /* no results; operands are stored */
+    RULE_ATOMIC,  /* a result from memory; operands are stored */
+    RULE_SHUFFLE,
+    RULE_SELECT,
+    RULE_PERMUTE,
+    RULE_PRODUCT,
+    RULE_GROUP_PRODUCT,
+    RULE_UNIT /* a product of another vendor's unit */
+} ptx_rule;
+
 typedef struct ptx_instruction {
     ptx_function *run; /* NULL: a branch or the end */
+    ptx_rule rule;
     const ptx_operand *operands;
     unsigned operand_count;
     unsigned lead, last; /* operands in the first and in the last braces */

@@ -118,28 +118,14 @@ static void apply(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes,
             bits_of(flushed(i, function(flushed(i, float_of(a[lane])))));
 }
 
-void run_square_root(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    apply(wave, i, lanes, sqrtf);
-}
-
-void run_reciprocal(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    apply(wave, i, lanes, inverse);
-}
-
-void run_reciprocal_root(ptx_wave *wave, const ptx_instruction *i,
-                         lane_mask lanes)
-{
-    apply(wave, i, lanes, inverse_root);
-}
-
-void run_exp2(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    apply(wave, i, lanes, exp2f);
-}
-
-void run_log2(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    apply(wave, i, lanes, log2f);
-}
+#define OF_ONE(name, function)                                                \
+    void run_##name(ptx_wave *wave, const ptx_instruction *i,                 \
+                    lane_mask lanes)                                          \
+    {                                                                         \
+        apply(wave, i, lanes, function);                                      \
+    }
+OF_ONE(square_root, sqrtf)
+OF_ONE(reciprocal, inverse)
+OF_ONE(reciprocal_root, inverse_root)
+OF_ONE(exp2, exp2f)
+OF_ONE(log2, log2f)

@@ -17,6 +17,13 @@
             to[lane] = (value);                                               \
     } while (0)
 
+#define EACH(name, value)                                                     \
+    void run_##name(ptx_wave *wave, const ptx_instruction *i,                 \
+                    lane_mask lanes)                                          \
+    {                                                                         \
+        FOR_EACH(value);                                                      \
+    }
+
 static bool is_float(const ptx_instruction *i)
 {
     return i->width.type == TYPE_FLOAT || i->width.type == TYPE_HALVES ||
@@ -75,25 +82,21 @@ static bool is_pair(const ptx_instruction *i)
     return i->width.type == TYPE_PAIR || i->width.type == TYPE_SIGNED_PAIR;
 }
 
-void run_add(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    const unsigned bits = i->width.bits;
-    if (is_float(i))
-        ptx_calculate(wave, i, lanes, '+');
-    else if (is_pair(i))
-        FOR_EACH(of_pairs(i, a[lane], b[lane], '+'));
-    else
-        FOR_EACH(cut(a[lane] + b[lane], bits));
-}
+/* Of floats and of pairs what `operation` says, of integers the value. */
+#define ARITHMETIC(name, operation, value)                                    \
+    void run_##name(ptx_wave *wave, const ptx_instruction *i,                 \
+                    lane_mask lanes)                                          \
+    {                                                                         \
+        if (is_float(i))                                                      \
+            ptx_calculate(wave, i, lanes, operation);                         \
+        else if (is_pair(i))                                                  \
+            FOR_EACH(of_pairs(i, a[lane], b[lane], operation));               \
+        else                                                                  \
+            FOR_EACH(value);                                                  \
+    }
+ARITHMETIC(add, '+', cut(a[lane] + b[lane], i->width.bits))
 
-void run_sub(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    const unsigned bits = i->width.bits;
-    if (is_float(i))
-        ptx_calculate(wave, i, lanes, '-');
-    else
-        FOR_EACH(cut(a[lane] - b[lane], bits));
-}
+ARITHMETIC(sub, '-', cut(a[lane] - b[lane], i->width.bits))
 
 /* As wide as is asked for. */
 static uint64_t product(const ptx_instruction *i, uint64_t a, uint64_t b)
@@ -110,13 +113,7 @@ static uint64_t product(const ptx_instruction *i, uint64_t a, uint64_t b)
     return cut((uint64_t)(i->is_high ? all >> bits : all), bits);
 }
 
-void run_multiply(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    if (is_float(i))
-        ptx_calculate(wave, i, lanes, '*');
-    else
-        FOR_EACH(product(i, a[lane], b[lane]));
-}
+ARITHMETIC(multiply, '*', product(i, a[lane], b[lane]))
 
 void run_multiply_add(ptx_wave *wave, const ptx_instruction *i,
                       lane_mask lanes)
@@ -145,18 +142,9 @@ static uint64_t quotient(const ptx_instruction *i, uint64_t a, uint64_t b,
     return wants_rest ? a % b : a / b;
 }
 
-void run_divide(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    if (is_float(i))
-        ptx_calculate(wave, i, lanes, '/');
-    else
-        FOR_EACH(quotient(i, a[lane], b[lane], false));
-}
+ARITHMETIC(divide, '/', quotient(i, a[lane], b[lane], false))
 
-void run_remainder(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    FOR_EACH(quotient(i, a[lane], b[lane], true));
-}
+EACH(remainder, quotient(i, a[lane], b[lane], true))
 
 static bool is_less(const ptx_instruction *i, uint64_t a, uint64_t b)
 {
@@ -165,27 +153,13 @@ static bool is_less(const ptx_instruction *i, uint64_t a, uint64_t b)
                         : cut(a, bits) < cut(b, bits);
 }
 
-void run_minimum(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    const unsigned bits = i->width.bits;
-    if (is_float(i))
-        ptx_calculate(wave, i, lanes, 'm');
-    else if (is_pair(i))
-        FOR_EACH(of_pairs(i, a[lane], b[lane], 'm'));
-    else
-        FOR_EACH(cut(is_less(i, b[lane], a[lane]) ? b[lane] : a[lane], bits));
-}
+ARITHMETIC(minimum, 'm',
+           cut(is_less(i, b[lane], a[lane]) ? b[lane] : a[lane],
+               i->width.bits))
 
-void run_maximum(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    const unsigned bits = i->width.bits;
-    if (is_float(i))
-        ptx_calculate(wave, i, lanes, 'M');
-    else if (is_pair(i))
-        FOR_EACH(of_pairs(i, a[lane], b[lane], 'M'));
-    else
-        FOR_EACH(cut(is_less(i, a[lane], b[lane]) ? b[lane] : a[lane], bits));
-}
+ARITHMETIC(maximum, 'M',
+           cut(is_less(i, a[lane], b[lane]) ? b[lane] : a[lane],
+               i->width.bits))
 
 /* Of floats the sign's bit, also of a NaN. */
 void run_absolute(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
@@ -207,34 +181,18 @@ void run_negate(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
         FOR_EACH(cut(0 - a[lane], bits));
 }
 
-void run_and(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    FOR_EACH(cut(a[lane] & b[lane], i->width.bits));
-}
+EACH(and, cut(a[lane] & b[lane], i->width.bits))
 
-void run_or(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    FOR_EACH(cut(a[lane] | b[lane], i->width.bits));
-}
+EACH(or, cut(a[lane] | b[lane], i->width.bits))
 
-void run_xor(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    FOR_EACH(cut(a[lane] ^ b[lane], i->width.bits));
-}
+EACH(xor, cut(a[lane] ^ b[lane], i->width.bits))
 
-void run_not(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    FOR_EACH(cut(~a[lane], i->width.bits));
-}
+EACH(not, cut(~a[lane], i->width.bits))
 
 /* Shifts by more than there is leave zeros, or the sign. */
-void run_shift_left(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    const unsigned bits = i->width.bits;
-    FOR_EACH((uint32_t)b[lane] >= bits
-                 ? 0
-                 : cut(a[lane] << (uint32_t)b[lane], bits));
-}
+EACH(shift_left, (uint32_t)b[lane] >= i->width.bits
+                     ? 0
+                     : cut(a[lane] << (uint32_t)b[lane], i->width.bits))
 
 void run_shift_right(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
@@ -271,10 +229,7 @@ static uint64_t field(const ptx_instruction *i, uint64_t x, uint64_t first,
                                    : found;
 }
 
-void run_extract(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    FOR_EACH(field(i, a[lane], b[lane], c[lane]));
-}
+EACH(extract, field(i, a[lane], b[lane], c[lane]))
 
 /* to, from, into, first, count */
 void run_insert(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
@@ -293,10 +248,7 @@ void run_insert(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
     }
 }
 
-void run_count_ones(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    FOR_EACH((uint64_t)__builtin_popcountll(cut(a[lane], i->width.bits)));
-}
+EACH(count_ones, (uint64_t)__builtin_popcountll(cut(a[lane], i->width.bits)))
 
 static uint64_t leading_zeros(uint64_t x, unsigned bits)
 {
@@ -306,15 +258,9 @@ static uint64_t leading_zeros(uint64_t x, unsigned bits)
     return count;
 }
 
-void run_count_zeros(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    FOR_EACH(leading_zeros(a[lane], i->width.bits));
-}
+EACH(count_zeros, leading_zeros(a[lane], i->width.bits))
 
-void run_select(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
-{
-    FOR_EACH(cut(c[lane] & 1 ? a[lane] : b[lane], i->width.bits));
-}
+EACH(select, cut(c[lane] & 1 ? a[lane] : b[lane], i->width.bits))
 
 /* ---- Comparisons ---- */
 

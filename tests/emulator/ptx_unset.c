@@ -6,78 +6,10 @@
 
 #include <stdlib.h>
 
-/* How what is set follows from what is. */
-typedef enum rule {
-    RULE_PLAIN, /* each lane's results, from its operands */
-    RULE_MOVE,  /* a register, parts to one, or one to parts */
-    RULE_BITS,  /* each half from the halves there */
-    RULE_SHIFT,
-    RULE_CONVERT, /* perhaps of the lower half alone */
-    RULE_WAVE,    /* any lane's, from any lane's */
-    RULE_MEMORY,  /* from memory: the instruction says so itself */
-    RULE_NONE,    /* no results; operands decide what happens */
-    RULE_STORE,   /* no results; operands are stored */
-    RULE_ATOMIC,  /* a result from memory; operands are stored */
-    RULE_SHUFFLE,
-    RULE_SELECT,
-    RULE_PERMUTE,
-    RULE_PRODUCT,
-    RULE_GROUP_PRODUCT,
-    RULE_UNIT /* a product of another vendor's unit */
-} rule;
-
 typedef struct ptx_unset {
-    unsigned char *rules;             /* of each instruction */
     lane_mask *registers[MOST_WAVES]; /* two masks of each */
     unsigned char *memory[MOST_WAVES];
 } ptx_unset;
-
-static rule rule_of(const ptx_instruction *i)
-{
-    static const struct {
-        ptx_function *run;
-        rule rule;
-    } rules[] = {{run_move, RULE_MOVE},
-                 {run_and, RULE_BITS},
-                 {run_or, RULE_BITS},
-                 {run_xor, RULE_BITS},
-                 {run_shift_left, RULE_SHIFT},
-                 {run_shift_right, RULE_SHIFT},
-                 {run_convert, RULE_CONVERT},
-                 {run_load, RULE_MEMORY},
-                 {run_load_matrices, RULE_MEMORY},
-                 {run_store, RULE_STORE},
-                 {run_store_matrices, RULE_STORE},
-                 {run_atomic, RULE_ATOMIC},
-                 {run_shuffle, RULE_SHUFFLE},
-                 {run_select, RULE_SELECT},
-                 {run_permute_rows, RULE_PERMUTE},
-                 {run_permute_bytes, RULE_PERMUTE},
-                 {run_multiply_wave, RULE_PRODUCT},
-                 {run_multiply_group, RULE_GROUP_PRODUCT},
-                 {run_barrier_try, RULE_ATOMIC},
-                 {run_copy, RULE_NONE},
-                 {run_copy_arrive, RULE_NONE},
-                 {run_copy_commit, RULE_NONE},
-                 {run_copy_wait, RULE_NONE},
-                 {run_copy_box, RULE_NONE},
-                 {run_barrier, RULE_NONE},
-                 {run_barrier_make, RULE_NONE},
-                 {run_barrier_arrive, RULE_ATOMIC},
-                 {run_barrier_expect, RULE_ATOMIC},
-                 {run_sync_wave, RULE_NONE},
-                 {run_commit_products, RULE_NONE},
-                 {run_await_products, RULE_NONE},
-                 {run_acquire_map, RULE_NONE},
-                 {run_show, RULE_NONE},
-                 {run_nothing, RULE_NONE}};
-    for (size_t n = 0; n < sizeof rules / sizeof *rules; n++)
-        if (rules[n].run == i->run)
-            return rules[n].rule;
-    return ptx_unit_operands(i->run) ? RULE_UNIT
-           : i->is_collective        ? RULE_WAVE
-                                     : RULE_PLAIN;
-}
 
 /* ---- Memory ---- */
 
@@ -88,8 +20,7 @@ struct ptx_unset *ptx_unset_new(const ptx_group *group)
     ptx_unset *made = calloc(1, sizeof *made);
     if (!made)
         return NULL;
-    made->rules = malloc(code->instruction_count + 1);
-    bool ok = made->rules != NULL;
+    bool ok = true;
     for (unsigned w = 0; w < group->wave_count; w++) {
         made->registers[w] =
             malloc((code->register_count + 1) * 2 * sizeof(lane_mask));
@@ -100,8 +31,6 @@ struct ptx_unset *ptx_unset_new(const ptx_group *group)
         ptx_unset_free(made);
         return NULL;
     }
-    for (size_t n = 0; n < code->instruction_count; n++)
-        made->rules[n] = (unsigned char)rule_of(&code->instructions[n]);
     return made;
 }
 
@@ -111,8 +40,6 @@ void ptx_unset_free(struct ptx_unset *unset)
         free(unset->registers[w]);
         free(unset->memory[w]);
     }
-    if (unset)
-        free(unset->rules);
     free(unset);
 }
 
@@ -391,14 +318,12 @@ static void spread_plain(ptx_wave *wave, const ptx_instruction *i,
 void ptx_unset_spread(ptx_wave *wave, const ptx_instruction *i,
                       lane_mask lanes)
 {
-    const ptx_code *code = wave->group->kernel->code;
-    const rule how = (rule)wave->group->unset->rules[i - code->instructions];
-    if (how == RULE_PLAIN) {
+    if (i->rule == RULE_PLAIN) {
         spread_plain(wave, i, lanes);
         return;
     }
     check_addresses(wave, i, lanes);
-    switch (how) {
+    switch (i->rule) {
     case RULE_MEMORY:
         for (unsigned n = 0; n < i->count; n++)
             set(wave, i, n, lanes, 0);
