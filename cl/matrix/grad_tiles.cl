@@ -10,7 +10,6 @@
 #define BIAS_CACHE_OR_NULL bias_cache
 #define CACHE_SCORE_BIAS cache_score_bias
 #else
-typedef float cached_bias;
 #define BIAS_CACHE_OR_NULL 0
 #define CACHE_SCORE_BIAS(cache, args, score_bias, rows, first, item)
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products of rows of the same number of two planes in local memory, by the
  * matrix unit, and for the cosine variant the norms of rows that follow. */
-#ifndef NORMS_CL
-#define NORMS_CL
 #include "matrix/geometry.cl"
 
 /* The products of a tile's rows with the rows of the same numbers of another
