@@ -101,4 +101,10 @@ bool wa_take_shape(const wa_family *family, const wa_problem *problem,
 bool wa_plan_engine(const wa_problem *problem, const wa_device *device,
                     wa_engine engine, wa_plan *plan);
 
+/* Plans for the plain kernels that others are compared with, which no search
+ * chooses. (family/plain.c) */
+winattn_status wa_plan_plainly(const wa_problem *problem,
+                               const wa_device *device, wa_pass pass,
+                               wa_plan *plan);
+
 #endif

@@ -145,7 +145,8 @@ static winattn_status build(wa_session *session, const wa_problem *problem,
     WA_TRY(check_matrix_unit(session, problem, plan->tier));
     WA_TRY(wa_build_steps(session, problem, plan, kernels, most));
     if (plan->family->engine > WA_ENGINE_MATRIX)
-        WA_TRY(wa_session_check_wgmma(session, problem, plan, kernels, table));
+        WA_TRY(
+            wa_session_check_family(session, problem, plan, kernels, table));
     WA_TRY(keep_binaries(session, problem, plan, kernels, table));
     return check_spills(session, plan, kernels, again, most);
 }

@@ -11,10 +11,9 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "device/query.h"
+#include "session/family_check.h"
 #include "session/probe.h"
 #include "session/self_test.h"
-#include "session/wgmma_test.h"
-#include "session/window_test.h"
 
 #define CHECK_REASON_SIZE 256
 
@@ -155,11 +154,11 @@ winattn_status wa_session_check_matrix_unit(wa_session *session,
     return status;
 }
 
-winattn_status wa_session_check_wgmma(wa_session *session,
-                                      const wa_problem *problem,
-                                      const wa_plan *plan,
-                                      const wa_kernels *kernels,
-                                      const wa_table_buffers *table)
+winattn_status wa_session_check_family(wa_session *session,
+                                       const wa_problem *problem,
+                                       const wa_plan *plan,
+                                       const wa_kernels *kernels,
+                                       const wa_table_buffers *table)
 {
     const wa_step *main = &plan->step[wa_main_step(plan->pass)];
     winattn_status status;
@@ -170,12 +169,7 @@ winattn_status wa_session_check_wgmma(wa_session *session,
     if (check) {
         status = recall(check);
     } else {
-        status =
-            problem->variant == WINATTN_SLIDING
-                ? wa_check_wgmma(session->context, session->device_id, problem,
-                                 plan, kernels)
-                : wa_check_window_wgmma(session->context, session->device_id,
-                                        problem, plan, kernels, table);
+        status = wa_check_family(session, problem, plan, kernels, table);
         keep_check(session, problem->dtype, main->kernel, main->defines,
                    problem->build_options, status);
     }

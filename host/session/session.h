@@ -35,13 +35,13 @@ WA_SISTER winattn_status wa_session_kernel(const wa_session *session,
                                            const char *build_options,
                                            cl_kernel *kernel);
 
-/* wa_check_wgmma of a plan's pass, made once for each program of its main
+/* wa_check_family of a plan's pass, made once for each program of its main
  * step. */
-winattn_status wa_session_check_wgmma(wa_session *session,
-                                      const wa_problem *problem,
-                                      const wa_plan *plan,
-                                      const wa_kernels *kernels,
-                                      const wa_table_buffers *table);
+winattn_status wa_session_check_family(wa_session *session,
+                                       const wa_problem *problem,
+                                       const wa_plan *plan,
+                                       const wa_kernels *kernels,
+                                       const wa_table_buffers *table);
 
 /* wa_check_matrix_unit for the session's device, made once for each type and
  * build options. */

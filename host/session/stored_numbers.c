@@ -21,15 +21,6 @@ uint16_t wa_stored_bits(winattn_dtype dtype, int n, int power)
                                 ((size << (7 - top)) & 0x7fu));
 }
 
-double wa_scaled(double x, int power)
-{
-    for (; power > 0; power--)
-        x *= 2.0;
-    for (; power < 0; power++)
-        x *= 0.5;
-    return x;
-}
-
 double wa_stored_value(winattn_dtype dtype, uint16_t bits)
 {
     const uint32_t exponent = bits >> 10 & 31, fraction = bits & 0x3ff;

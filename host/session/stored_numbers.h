@@ -11,7 +11,5 @@
 uint16_t wa_stored_bits(winattn_dtype dtype, int n, int power);
 /* Infinities and NaNs, too. */
 double wa_stored_value(winattn_dtype dtype, uint16_t bits);
-/* x times 2^power; C's own is in a library that nothing else here needs. */
-double wa_scaled(double x, int power);
 
 #endif

@@ -146,17 +146,10 @@ static void test_unit(cl_kernel kernel, const wa_matrix_unit *unit,
 
 void compute(cl_kernel kernel, const wa_device *device)
 {
-    static const char check[] = "check_matrix_", sliding[] = "sliding_",
-                      window[] = "window_";
+    static const char check[] = "check_matrix_";
     const char *name = kernel->facts->name;
     if (strcmp(name, "probe") == 0) {
         count_rounds(kernel, device);
-    } else if (strncmp(name, sliding, sizeof sliding - 1) == 0) {
-        if (kernel->program->is_rewritten)
-            compute_sliding(kernel);
-    } else if (strncmp(name, window, sizeof window - 1) == 0) {
-        if (kernel->program->is_rewritten)
-            compute_window(kernel);
     } else if (strcmp(name, "sum_partials") == 0) {
         compute_sums(kernel);
     } else if (strcmp(name, "sum_table") == 0) {
@@ -167,5 +160,7 @@ void compute(cl_kernel kernel, const wa_device *device)
         const char *dtype = strstr(kernel->program->options, "-DDTYPE=");
         if (unit && dtype)
             test_unit(kernel, unit, (unsigned)(dtype[8] - '0'));
+    } else {
+        compute_pass(kernel);
     }
 }

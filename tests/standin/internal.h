@@ -180,13 +180,9 @@ char *ptx_read(const char *text, size_t *size);
 /* Is the rest of it as it should be? */
 bool ptx_ends_well(const char *text, const kernel_facts *kernel);
 
-/* ---- Launches (computed.c, sliding.c, window.c) ---- */
+/* ---- Launches (computed.c, passes.c) ---- */
 
-/* Of fp16, else of bf16. */
-double stored_number(bool half, uint16_t bits);
-uint16_t rounded_number(bool half, double y);
-void compute_sliding(cl_kernel kernel);
-void compute_window(cl_kernel kernel);
+void compute_pass(cl_kernel kernel);
 void compute_sums(cl_kernel kernel);
 void compute_table_sum(cl_kernel kernel);
 

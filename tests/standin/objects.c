@@ -7,7 +7,7 @@
 
 #define MAGIC 0x0c1u
 /* Bytes of larger buffers are not kept; no kernel computes on them. */
-#define MOST_KEPT ((size_t)1 << 20)
+#define MOST_KEPT ((size_t)4 << 20)
 
 static const char *const type_names[OBJECT_TYPES] = {
     "context", "queue", "buffer", "program", "kernel", "event"};

@@ -16,10 +16,10 @@
  *   standin_reset    back to the start
  *
  * It computes nothing but what the library reads back: probes
- * (host/session/probe.c) and the self-tests of matrix units and of kernels
- * with wgmma (host/session/self_test.c, wgmma_test.c, window_test.c). Launches
- * are complete when they are enqueued. Buffers have a size but no memory,
- * unless they were made from the caller's bytes.
+ * (host/session/probe.c) and the self-test of matrix units (self_test.c). What
+ * kernels leave that are compared with each other (family_check.c) is made up.
+ * Launches are complete when they are enqueued. Buffers have a size but no
+ * memory, unless they were made from the caller's bytes.
  *
  * Threads: objects are those of OpenCL, so what it says of threads holds. What
  * is recorded and what fails belongs to the calling thread, which calls

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Compares kernels of a family that is not trusted unseen with plain ones: its
+ * descriptors, swizzles and barriers come from documents, and its programs
+ * through a driver that may not follow them. */
+#ifndef WINATTN_FAMILY_CHECK_H
+#define WINATTN_FAMILY_CHECK_H
+
+#include "session/session.h"
+
+/* Computes the pass of a small problem with the plan's kernels and with those
+ * of cl/plain/: with tensors that are aligned, from which gradients are given
+ * o and lse, and with others that are not, and are read and written in another
+ * way. Fails with WINATTN_UNSUPPORTED_DEVICE, and the first number that is
+ * wrong as the reason; with another status if the comparison could not be
+ * made. table: of the problem's. */
+winattn_status wa_check_family(wa_session *session, const wa_problem *problem,
+                               const wa_plan *plan, const wa_kernels *kernels,
+                               const wa_table_buffers *table);
+
+#endif

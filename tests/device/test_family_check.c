@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whether kernels that are compared with plain ones pass if they are right,
+ * and not if they are spoilt; those of tier local. */
+#include <string.h>
+
+#include "base/text.h"
+#include "kit/runner.h"
+#include "launch/bias_table.h"
+#include "session/build.h"
+#include "session/family_check.h"
+
+static wa_session *session;
+
+/* Plans, builds and compares a pass. option: of these kernels alone. */
+static winattn_status check(const winattn_desc *of, wa_pass pass,
+                            const char *option)
+{
+    static const wa_exclusions none;
+    winattn_desc desc = *of;
+    wa_problem problem;
+    wa_plan plan;
+    wa_kernels kernels;
+    wa_table_buffers table;
+    memset(&kernels, 0, sizeof kernels);
+    memset(&table, 0, sizeof table);
+    desc.struct_size = sizeof desc;
+    desc.heads = 1;
+    desc.head_dim = 32;
+    desc.tier = WINATTN_TIER_LOCAL;
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    winattn_status status = wa_problem_read(&desc, &problem);
+    if (status == WINATTN_SUCCESS)
+        status = wa_plan_make(&problem, wa_session_device(session), pass,
+                              &none, &plan);
+    for (int i = 0; i < WA_STEPS; i++)
+        wa_append(plan.step[i].defines, sizeof plan.step[i].defines, "%s",
+                  option);
+    if (status == WINATTN_SUCCESS)
+        status = wa_table_buffers_make(
+            device.context, wa_session_device(session), &problem, &table);
+    if (status == WINATTN_SUCCESS)
+        status = wa_build_steps(session, &problem, &plan, &kernels, NULL);
+    if (status != WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    status = wa_check_family(session, &problem, &plan, &kernels, &table);
+    wa_kernels_release(&kernels);
+    wa_table_buffers_release(&table);
+    return status;
+}
+
+/* Positions in a table of biases, 13 entries apart. */
+static const winattn_desc on_grid = {.variant = WINATTN_COSINE,
+                                     .dtype = WINATTN_FP16,
+                                     .bias = WINATTN_BIAS_TABLE,
+                                     .mask = WINATTN_MASK_SHIFT,
+                                     .grid = {.axes = 2,
+                                              .size = {10, 21},
+                                              .window = {5, 7},
+                                              .shift = {1, 2},
+                                              .batch = 1}};
+
+static void right_kernels_pass(void **state)
+{
+    static cl_int index[30 * 50];
+    const winattn_desc cases[] = {
+        on_grid,
+        {.variant = WINATTN_SLIDING,
+         .dtype = WINATTN_FP16,
+         .windows = 1,
+         .queries = 100,
+         .keys = 100,
+         .block = 10},
+        {.dtype = WINATTN_BF16,
+         .bias = WINATTN_BIAS_TABLE,
+         .table = {.index = index, .entries = 77},
+         .windows = 5,
+         .queries = 30,
+         .keys = 50},
+    };
+    (void)state;
+    for (int i = 0; i < 30 * 50; i++)
+        index[i] = (i + i / 7) % 77;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int pass = 0; pass < WA_PASSES; pass++)
+            if (check(&cases[i], (wa_pass)pass, "") != WINATTN_SUCCESS)
+                fail_msg("case %d, pass %d: %s", (int)i, pass,
+                         winattn_last_reason());
+}
+
+static void wrong_kernels_do_not(void **state)
+{
+    static const char *const reasons[WA_PASSES] = {
+        "self-test failed: o of head ", "self-test failed: dq of head "};
+    (void)state;
+    for (int pass = 0; pass < WA_PASSES; pass++) {
+        assert_int_equal(check(&on_grid, (wa_pass)pass, "-DTABLE_STEP_1=12 "),
+                         WINATTN_UNSUPPORTED_DEVICE);
+        if (!strstr(winattn_last_reason(), reasons[pass]))
+            fail_msg("%s", winattn_last_reason());
+    }
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    return wa_session_acquire(device.context, device.id, &session);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    wa_session_release(session);
+    return 0;
+}
+
+int main(int count, char **arguments)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(right_kernels_pass, begin, end),
+        cmocka_unit_test_setup_teardown(wrong_kernels_do_not, begin, end),
+    };
+    const test_group groups[] = {TEST_GROUP(NULL, tests)};
+    const test_program program = {TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
+}
