@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Kernels with wgmma on drivers that are made up: the way by PTX, what a log
- * or the self-test says against it, and that all else is fragments' then, with
- * the reason told. */
+ * or the comparison with plain kernels says against them, and that all else is
+ * fragments' then, with the reason told. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,48 +17,120 @@
 #include "program/ptx.h"
 #include "standin.h"
 
-#define KERNEL "sliding_forward_wgmma"
-#define FRAGMENTS "sliding_forward_matrix_mma"
-#define ROWS_KERNEL "sliding_rows_wgmma"
-#define KEYS_KERNEL "sliding_keys_wgmma"
+#define SLIDING_FORWARD "sliding_forward_wgmma"
+#define SLIDING_ROWS "sliding_rows_wgmma"
+#define SLIDING_KEYS "sliding_keys_wgmma"
+#define WINDOW_FORWARD "window_forward_wgmma"
+#define WINDOW_ROWS "window_rows_wgmma"
+#define WINDOW_KEYS "window_keys_wgmma"
+#define WINDOW_WHOLE "window_gradients_wgmma"
+#define BOTH_PASSES (WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD)
 
-/* What is asked for, on a new session. */
-typedef struct world {
-    cl_context context;
-    cl_device_id id;
-    cl_bitfield passes;
-    winattn_plan *plan;
-    char text[4096]; /* what the plan says */
-} world;
+/* ---- Problems ---- */
 
+/* New drivers, which know nothing yet. */
 static int start(void **state)
 {
     (void)state;
     setenv("WINATTN_CACHE", "0", 1);
     standin_reset();
     standin_quiet = false;
+    standin_drivers.gives_ptx = true;
     return 0;
 }
 
-static winattn_desc desc_of(uint32_t tokens, winattn_dtype dtype)
+static winattn_desc sliding(cl_bitfield passes)
 {
     winattn_desc desc = {.struct_size = sizeof desc,
                          .variant = WINATTN_SLIDING,
+                         .dtype = WINATTN_FP16,
                          .windows = 1,
-                         .heads = 3};
-    desc.dtype = dtype;
-    desc.queries = desc.keys = tokens;
-    desc.block = 100;
-    desc.window_blocks = 3;
-    desc.head_dim = 64;
+                         .heads = 3,
+                         .queries = 1000,
+                         .keys = 1000,
+                         .block = 100,
+                         .window_blocks = 3,
+                         .head_dim = 64};
+    desc.passes = passes;
     return desc;
 }
 
-static void plan_again(world *w, uint32_t tokens, winattn_dtype dtype)
+static winattn_desc windows(winattn_variant variant, winattn_dtype dtype,
+                            uint32_t queries, uint32_t keys)
 {
-    winattn_desc desc = desc_of(tokens, dtype);
-    desc.passes = w->passes;
-    if (winattn_plan_create(w->context, w->id, &desc, &w->plan) !=
+    winattn_desc desc = {.struct_size = sizeof desc,
+                         .windows = 1000,
+                         .heads = 3,
+                         .head_dim = 32,
+                         .bias = WINATTN_BIAS_FULL};
+    desc.variant = variant;
+    desc.dtype = dtype;
+    desc.queries = queries;
+    desc.keys = keys;
+    desc.passes = WINATTN_PASS_FORWARD;
+    return desc;
+}
+
+static winattn_desc gradients(winattn_variant variant, winattn_dtype dtype)
+{
+    winattn_desc desc = windows(variant, dtype, 241, 256);
+    desc.passes = WINATTN_PASS_BACKWARD;
+    return desc;
+}
+
+/* Of windows of which one kernel makes all. */
+static winattn_desc whole_gradients(winattn_dtype dtype)
+{
+    winattn_desc desc = windows(WINATTN_DOT, dtype, 144, 144);
+    desc.passes = WINATTN_PASS_BACKWARD;
+    return desc;
+}
+
+static winattn_desc with_regions(winattn_desc desc)
+{
+    desc.mask = WINATTN_MASK_REGIONS;
+    desc.mask_windows = 3;
+    return desc;
+}
+
+/* Windows of size x size tokens on a shifted grid, with a table of biases. */
+static winattn_desc on_grid(winattn_desc desc, uint32_t size)
+{
+    desc.windows = desc.queries = desc.keys = 0;
+    desc.bias = WINATTN_BIAS_TABLE;
+    desc.mask = WINATTN_MASK_SHIFT;
+    desc.grid = (winattn_grid){.axes = 2,
+                               .size = {3 * size, 5 * size},
+                               .window = {size, size},
+                               .shift = {size / 2, 3},
+                               .batch = 5};
+    return desc;
+}
+
+/* Another one for which nothing new is compiled. */
+static winattn_desc another(winattn_desc desc)
+{
+    if (desc.grid.axes)
+        desc.grid.batch = 70;
+    else if (desc.variant == WINATTN_SLIDING)
+        desc.queries = desc.keys = 500;
+    else
+        desc.windows = 70;
+    return desc;
+}
+
+/* ---- A session ---- */
+
+typedef struct world {
+    cl_context context;
+    cl_device_id id;
+    winattn_plan *plan;
+    char text[4096]; /* what the plan says */
+} world;
+
+static void plan_for(world *w, const winattn_desc *desc)
+{
+    if (winattn_plan_create(w->context, w->id, desc, &w->plan) !=
         WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
     assert_int_equal(
@@ -65,15 +138,13 @@ static void plan_again(world *w, uint32_t tokens, winattn_dtype dtype)
         WINATTN_SUCCESS);
 }
 
-static world begin_passes(cl_bitfield passes)
+static world begin(const winattn_desc *desc)
 {
-    world w = {.id = standin_device(made_up_device("H200")), .passes = passes};
+    world w = {.id = standin_device(made_up_device("H200"))};
     w.context = standin_context(1, &w.id);
-    plan_again(&w, 1000, WINATTN_FP16);
+    plan_for(&w, desc);
     return w;
 }
-
-static world begin(void) { return begin_passes(WINATTN_PASS_FORWARD); }
 
 static void end(world *w)
 {
@@ -87,6 +158,13 @@ static void assert_says(const world *w, const char *part)
 {
     if (!strstr(w->text, part))
         fail_msg("no \"%s\" in\n%s", part, w->text);
+}
+
+static void assert_has_kernel(const world *w, const char *kernel)
+{
+    char text[80];
+    snprintf(text, sizeof text, "kernel: %s", kernel);
+    assert_says(w, text);
 }
 
 static size_t builds_of(const char *kernel, bool from_source)
@@ -112,82 +190,123 @@ static size_t launches_of(const char *kernel)
 
 /* ---- Where it works ---- */
 
-static void it_is_built_and_tested_once(void **state)
+static void assert_compared_once(winattn_desc desc, const char *kernel)
 {
-    (void)state;
-    standin_drivers.gives_ptx = true;
-    for (int dtype = WINATTN_FP16; dtype <= WINATTN_BF16; dtype++) {
-        world w = begin();
-        winattn_plan *first = w.plan; /* keeps the session */
-        standin_forget();
-        plan_again(&w, 500, (winattn_dtype)dtype);
-        assert_says(&w, "kernel: " KERNEL "\n");
-        assert_null(strstr(w.text, "wgmma not used"));
-        /* a type that is new is, other numbers of tokens are not */
-        const size_t wanted = dtype == WINATTN_BF16;
-        assert_int_equal(builds_of(KERNEL, true), wanted);
-        assert_int_equal(builds_of(KERNEL, false), wanted);
-        assert_int_equal(launches_of(KERNEL), 2 * wanted);
-        assert_int_equal(launches_of("forward_plain"), wanted);
-        winattn_plan_destroy(first);
-        end(&w);
-    }
+    start(NULL);
+    world w = begin(&desc);
+    winattn_plan *first = w.plan; /* keeps the session */
+    assert_has_kernel(&w, kernel);
+    assert_null(strstr(w.text, "not used"));
+    /* with tensors that are aligned, and with others */
+    assert_int_equal(launches_of(kernel), 2);
+    assert_true(
+        launches_of("forward_plain") + launches_of("backward_rows_plain") > 0);
+    standin_forget();
+    desc = another(desc);
+    plan_for(&w, &desc);
+    assert_has_kernel(&w, kernel);
+    assert_int_equal(launches_of(kernel), 0);
+    assert_int_equal(builds_of(kernel, true), 0);
+    winattn_plan_destroy(first);
+    end(&w);
 }
 
-static void gradients_are_built_and_tested_once(void **state)
+static void programs_are_compared_once(void **state)
 {
-    static const char *const kernels[] = {KERNEL, ROWS_KERNEL, KEYS_KERNEL};
+    static cl_int index[241 * 256];
+    winattn_desc plain = windows(WINATTN_DOT, WINATTN_FP16, 256, 256);
+    winattn_desc table = gradients(WINATTN_DOT, WINATTN_FP16);
     (void)state;
-    standin_drivers.gives_ptx = true;
-    for (int dtype = WINATTN_FP16; dtype <= WINATTN_BF16; dtype++) {
-        world w = begin_passes(WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD);
-        winattn_plan *first = w.plan;
-        standin_forget();
-        plan_again(&w, 500, (winattn_dtype)dtype);
-        assert_says(&w, "\nkernel: " KERNEL "\n");
-        assert_says(&w, "\nbackward kernel: " ROWS_KERNEL ", ");
-        assert_says(&w, "\nbackward kernel: " KEYS_KERNEL ", ");
-        assert_null(strstr(w.text, "wgmma not used"));
-        for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
-            /* of gradients one fetches by tensor maps, another copies */
-            const size_t all = i == 0 ? 1 : 2;
-            const size_t wanted = dtype == WINATTN_BF16 ? all : 0;
-            assert_int_equal(builds_of(kernels[i], true), wanted);
-            assert_int_equal(builds_of(kernels[i], false), wanted);
-            /* of tensors that are aligned, and of others */
-            assert_int_equal(launches_of(kernels[i]),
-                             dtype == WINATTN_BF16 ? 2 : 0);
-        }
-        winattn_plan_destroy(first);
-        end(&w);
-    }
+    for (size_t i = 0; i < sizeof index / sizeof *index; i++)
+        index[i] = (cl_int)(i % 511);
+    plain.bias = WINATTN_BIAS_NONE;
+    table.bias = WINATTN_BIAS_TABLE;
+    table.table.index = index;
+    table.table.entries = 511;
+    const struct {
+        winattn_desc desc;
+        const char *kernel;
+    } cases[] = {
+        {sliding(WINATTN_PASS_FORWARD), SLIDING_FORWARD},
+        {sliding(BOTH_PASSES), SLIDING_ROWS},
+        {sliding(WINATTN_PASS_BACKWARD), SLIDING_KEYS},
+        {windows(WINATTN_COSINE, WINATTN_FP16, 256, 256), WINDOW_FORWARD},
+        {windows(WINATTN_DOT, WINATTN_BF16, 256, 259), WINDOW_FORWARD},
+        {windows(WINATTN_COSINE, WINATTN_BF16, 260, 300), WINDOW_FORWARD},
+        {plain, WINDOW_FORWARD},
+        {with_regions(windows(WINATTN_DOT, WINATTN_FP16, 256, 256)),
+         WINDOW_FORWARD},
+        {on_grid(windows(WINATTN_COSINE, WINATTN_BF16, 0, 0), 16),
+         WINDOW_FORWARD},
+        {gradients(WINATTN_DOT, WINATTN_BF16), WINDOW_ROWS},
+        {with_regions(gradients(WINATTN_COSINE, WINATTN_FP16)), WINDOW_KEYS},
+        {with_regions(whole_gradients(WINATTN_FP16)), WINDOW_WHOLE},
+        {table, WINDOW_ROWS},
+        {on_grid(gradients(WINATTN_COSINE, WINATTN_BF16), 16), WINDOW_ROWS},
+        {on_grid(gradients(WINATTN_DOT, WINATTN_BF16), 12), WINDOW_WHOLE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_compared_once(cases[i].desc, cases[i].kernel);
 }
 
-/* Work-groups stay: as many as compute units, each with several work tiles. */
+/* A type that is new is built and compared, too. */
+static void each_type_is_compared(void **state)
+{
+    static const char *const kernels[] = {SLIDING_FORWARD, SLIDING_ROWS,
+                                          SLIDING_KEYS};
+    winattn_desc desc = sliding(BOTH_PASSES);
+    (void)state;
+    world w = begin(&desc);
+    winattn_plan *first = w.plan;
+    standin_forget();
+    desc.dtype = WINATTN_BF16;
+    plan_for(&w, &desc);
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        /* of gradients one fetches by tensor maps, another copies */
+        const size_t wanted = i == 0 ? 1 : 2;
+        assert_has_kernel(&w, kernels[i]);
+        assert_int_equal(builds_of(kernels[i], true), wanted);
+        assert_int_equal(builds_of(kernels[i], false), wanted);
+        assert_int_equal(launches_of(kernels[i]), 2);
+    }
+    winattn_plan_destroy(first);
+    end(&w);
+}
+
+/* Work-groups stay: as many as compute units, or as share heads evenly. */
 static void launches_have_as_many_groups_as_units(void **state)
 {
+    const size_t units = made_up_device("H200")->compute_units;
+    winattn_desc descs[] = {sliding(WINATTN_PASS_FORWARD),
+                            windows(WINATTN_COSINE, WINATTN_FP16, 256, 256)};
+    const size_t groups[] = {units, units / 3 * 3};
     (void)state;
-    standin_drivers.gives_ptx = true;
-    world w = begin();
-    winattn_plan_destroy(w.plan);
-    plan_again(&w, 100000, WINATTN_FP16);
-    const cl_command_queue queue = standin_queue(w.context, w.id, false);
-    const cl_mem memory =
-        standin_buffer(w.context, CL_MEM_READ_WRITE, (size_t)1 << 32);
-    const winattn_tensor all = {memory, 0};
-    const winattn_forward f = {
-        .struct_size = sizeof f, .q = all, .k = all, .v = all, .o = all};
-    standin_forget();
-    assert_int_equal(winattn_enqueue_forward(w.plan, queue, &f, 0, NULL, NULL),
-                     WINATTN_SUCCESS);
-    const standin_launch *launches;
-    assert_int_equal(standin_launches(&launches), 1);
-    assert_int_equal(launches[0].local, 640);
-    assert_int_equal(launches[0].global,
-                     640 * made_up_device("H200")->compute_units);
-    clReleaseMemObject(memory);
-    clReleaseCommandQueue(queue);
-    end(&w);
+    descs[0].queries = descs[0].keys = 100000;
+    for (int i = 0; i < 2; i++) {
+        world w = begin(&descs[i]);
+        const cl_command_queue queue = standin_queue(w.context, w.id, false);
+        const cl_mem memory =
+            standin_buffer(w.context, CL_MEM_READ_WRITE, (size_t)1 << 32);
+        const winattn_tensor all = {memory, 0}, none = {NULL, 0};
+        const winattn_forward f = {.struct_size = sizeof f,
+                                   .q = all,
+                                   .k = all,
+                                   .v = all,
+                                   .bias = i == 0 ? none : all,
+                                   .o = all};
+        standin_forget();
+        assert_int_equal(
+            winattn_enqueue_forward(w.plan, queue, &f, 0, NULL, NULL),
+            WINATTN_SUCCESS);
+        const standin_launch *launches;
+        assert_int_equal(standin_launches(&launches), 1);
+        assert_int_equal(launches[0].local, 640);
+        assert_int_equal(launches[0].global, 640 * groups[i]);
+        clReleaseMemObject(memory);
+        clReleaseCommandQueue(queue);
+        end(&w);
+        start(NULL);
+    }
 }
 
 static bool holds(const char *bytes, size_t size, const char *part)
@@ -203,11 +322,11 @@ static bool holds(const char *bytes, size_t size, const char *part)
  * taken in again without a compiler of OpenCL C. */
 static void it_is_exported(void **state)
 {
+    const winattn_desc desc = sliding(WINATTN_PASS_FORWARD);
     size_t size = 0;
     winattn_programs *programs;
     (void)state;
-    standin_drivers.gives_ptx = true;
-    world w = begin();
+    world w = begin(&desc);
     assert_int_equal(winattn_programs_create(w.context, w.id, &programs),
                      WINATTN_SUCCESS);
     assert_int_equal(winattn_programs_export(programs, 0, NULL, &size),
@@ -217,35 +336,41 @@ static void it_is_exported(void **state)
     assert_int_equal(winattn_programs_export(programs, size, blob, NULL),
                      WINATTN_SUCCESS);
     winattn_programs_destroy(programs);
-    assert_true(
-        holds(blob, size, "\nprogram: " KERNEL "\nptx: " WA_PTX_TARGET "\n"));
+    assert_true(holds(blob, size,
+                      "\nprogram: " SLIDING_FORWARD "\nptx: " WA_PTX_TARGET
+                      "\n"));
     assert_true(holds(blob, size, ".target sm_90a"));
     assert_false(holds(blob, size, "//@"));
     end(&w);
     start(NULL);
-    standin_drivers.gives_ptx = true;
     w.id = standin_device(made_up_device("H200"));
     w.context = standin_context(1, &w.id);
     assert_int_equal(winattn_programs_create(w.context, w.id, &programs),
                      WINATTN_SUCCESS);
     assert_int_equal(winattn_programs_import(programs, size, blob),
                      WINATTN_SUCCESS);
-    plan_again(&w, 1000, WINATTN_FP16);
+    plan_for(&w, &desc);
     winattn_programs_destroy(programs);
-    assert_says(&w, "kernel: " KERNEL "\n");
+    assert_has_kernel(&w, SLIDING_FORWARD);
     assert_says(&w, "program: imported");
-    assert_int_equal(builds_of(KERNEL, true), 0);
+    assert_int_equal(builds_of(SLIDING_FORWARD, true), 0);
     free(blob);
     end(&w);
 }
 
 /* ---- Where it does not ---- */
 
-static void assert_left_to_fragments(const char *why)
+static void assert_left_to_fragments(winattn_desc desc, const char *why)
 {
-    world w = begin();
+    const bool slides = desc.variant == WINATTN_SLIDING;
+    const bool is_forward = desc.passes == WINATTN_PASS_FORWARD;
+    world w = begin(&desc);
     assert_says(&w, "tier: matrix\n");
-    assert_says(&w, "kernel: " FRAGMENTS "\n");
+    assert_has_kernel(&w, !is_forward && desc.queries == 144
+                              ? "backward_matrix_mma"
+                          : !is_forward ? "backward_keys_matrix_mma"
+                          : slides      ? "sliding_forward_matrix_mma"
+                                        : "forward_matrix_mma");
     assert_says(&w, "wgmma not used: ");
     assert_says(&w, why);
     end(&w);
@@ -253,30 +378,46 @@ static void assert_left_to_fragments(const char *why)
 
 static void drivers_may_give_no_ptx(void **state)
 {
+    const winattn_desc desc = sliding(WINATTN_PASS_FORWARD);
     (void)state;
-    assert_left_to_fragments("it is no PTX");
+    standin_drivers.gives_ptx = false;
+    assert_left_to_fragments(desc, "it is no PTX");
     standin_drivers.gives_no_binaries = true;
-    assert_left_to_fragments("gives no binary");
+    assert_left_to_fragments(desc, "gives no binary");
 }
 
 static void drivers_may_refuse_the_ptx(void **state)
 {
     (void)state;
-    standin_drivers.gives_ptx = true;
     standin_drivers.refuses_binaries = true;
-    assert_left_to_fragments("clCreateProgramWithBinary");
+    assert_left_to_fragments(sliding(WINATTN_PASS_FORWARD),
+                             "clCreateProgramWithBinary");
 }
+
+#define IGNORED "ptxas info    : (C7508) 'setmaxnreg' ignored\n"
 
 static void logs_may_complain(void **state)
 {
+    static const char *const pair[] = {WINDOW_ROWS, WINDOW_KEYS};
     (void)state;
-    standin_drivers.gives_ptx = true;
     standin_drivers.log =
         "ptxas info    : (C7514) Potential Performance Loss: "
         "wgmma.mma_async instructions are serialized due to something\n";
-    assert_left_to_fragments("serialized due to something");
-    standin_drivers.log = "ptxas info    : (C7508) 'setmaxnreg' ignored\n";
-    assert_left_to_fragments("'setmaxnreg' ignored");
+    assert_left_to_fragments(sliding(WINATTN_PASS_FORWARD),
+                             "serialized due to something");
+    standin_drivers.log = IGNORED;
+    assert_left_to_fragments(sliding(WINATTN_PASS_FORWARD),
+                             "'setmaxnreg' ignored");
+    assert_left_to_fragments(windows(WINATTN_COSINE, WINATTN_FP16, 256, 256),
+                             "'setmaxnreg' ignored");
+    for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
+        standin_drivers.log_of = pair[i];
+        assert_left_to_fragments(gradients(WINATTN_COSINE, WINATTN_FP16),
+                                 "'setmaxnreg' ignored");
+    }
+    standin_drivers.log_of = WINDOW_WHOLE;
+    assert_left_to_fragments(whole_gradients(WINATTN_BF16),
+                             "'setmaxnreg' ignored");
 }
 
 /* Nothing of the library's outlives a session here, but the driver's cache
@@ -284,36 +425,26 @@ static void logs_may_complain(void **state)
 static void what_was_refused_is_refused_again(void **state)
 {
     (void)state;
-    standin_drivers.gives_ptx = true;
-    standin_drivers.log = "ptxas info    : (C7508) 'setmaxnreg' ignored\n";
+    standin_drivers.log = IGNORED;
     for (int sessions = 0; sessions < 3; sessions++)
-        assert_left_to_fragments("'setmaxnreg' ignored");
-}
-
-static void numbers_may_be_wrong(void **state)
-{
-    (void)state;
-    standin_drivers.gives_ptx = true;
-    standin_drivers.wgmma_wrong = WA_O;
-    assert_left_to_fragments("self-test failed: o of head 0, element 3, is ");
-    standin_drivers.wgmma_wrong = WA_LSE;
-    assert_left_to_fragments(
-        "self-test failed: lse of head 0, element 1, is ");
+        assert_left_to_fragments(sliding(WINATTN_PASS_FORWARD),
+                                 "'setmaxnreg' ignored");
 }
 
 /* Of both passes, that one keeps wgmma and the other does not. */
 static void assert_passes_differ(bool forward_has_it, const char *why)
 {
-    world w = begin_passes(WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD);
+    const winattn_desc desc = sliding(BOTH_PASSES);
+    world w = begin(&desc);
     assert_says(&w, "backward tier: matrix\n");
     if (forward_has_it) {
-        assert_says(&w, "\nkernel: " KERNEL "\n");
+        assert_says(&w, "\nkernel: " SLIDING_FORWARD "\n");
         assert_says(&w, "\nbackward kernel: sliding_keys_matrix_mma, ");
         assert_null(strstr(w.text, "\nwgmma not used"));
         assert_says(&w, "\nbackward wgmma not used: ");
     } else {
-        assert_says(&w, "\nkernel: " FRAGMENTS "\n");
-        assert_says(&w, "\nbackward kernel: " KEYS_KERNEL ", ");
+        assert_says(&w, "\nkernel: sliding_forward_matrix_mma\n");
+        assert_says(&w, "\nbackward kernel: " SLIDING_KEYS ", ");
         assert_says(&w, "\nwgmma not used: ");
         assert_null(strstr(w.text, "\nbackward wgmma not used"));
     }
@@ -324,106 +455,137 @@ static void assert_passes_differ(bool forward_has_it, const char *why)
 static void logs_may_complain_of_a_pass(void **state)
 {
     (void)state;
-    standin_drivers.gives_ptx = true;
-    standin_drivers.log = "ptxas info    : (C7508) 'setmaxnreg' ignored\n";
-    standin_drivers.log_of = KERNEL;
+    standin_drivers.log = IGNORED;
+    standin_drivers.log_of = SLIDING_FORWARD;
     assert_passes_differ(false, "'setmaxnreg' ignored");
-    standin_drivers.log_of = ROWS_KERNEL;
+    standin_drivers.log_of = SLIDING_ROWS;
     assert_passes_differ(true, "'setmaxnreg' ignored");
-    standin_drivers.log_of = KEYS_KERNEL;
+    standin_drivers.log_of = SLIDING_KEYS;
     assert_passes_differ(true, "'setmaxnreg' ignored");
 }
 
-static void gradients_may_be_wrong(void **state)
+static void numbers_may_be_wrong(void **state)
+{
+    static const struct {
+        wa_tensor_id id;
+        const char *says;
+        bool is_forward, has_cosine; /* gradients of that variant alone */
+    } wrong[] = {
+        {WA_O, "self-test failed: o of head 0, ", true, false},
+        {WA_LSE, "self-test failed: lse of head 0, ", true, false},
+        {WA_DQ, "self-test failed: dq of head 0, ", false, false},
+        {WA_DK, "self-test failed: dk of head 0, ", false, false},
+        {WA_DV, "self-test failed: dv of head 0, ", false, false},
+        {WA_DBIAS, "self-test failed: dbias of head 0, ", false, false},
+        {WA_D_LOGIT_SCALE, "self-test failed: d_logit_scale of head 0, ",
+         false, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *says = wrong[i].says;
+        standin_drivers.wgmma_wrong = wrong[i].id;
+        if (wrong[i].is_forward)
+            assert_left_to_fragments(
+                windows(WINATTN_COSINE, WINATTN_FP16, 256, 256), says);
+        else
+            assert_left_to_fragments(gradients(WINATTN_COSINE, WINATTN_FP16),
+                                     says);
+        if (!wrong[i].is_forward && !wrong[i].has_cosine)
+            assert_left_to_fragments(whole_gradients(WINATTN_BF16), says);
+        if (wrong[i].id == WA_LSE)
+            assert_left_to_fragments(sliding(WINATTN_PASS_FORWARD), says);
+        else if (wrong[i].id <= WA_DV)
+            assert_passes_differ(!wrong[i].is_forward, says);
+    }
+}
+
+static void tensors_that_are_not_aligned_may_be_wrong(void **state)
 {
     (void)state;
-    standin_drivers.gives_ptx = true;
-    standin_drivers.wgmma_wrong = WA_O;
-    assert_passes_differ(false, "self-test failed: o of head 0, ");
-    standin_drivers.wgmma_wrong = WA_DQ;
-    assert_passes_differ(true, "self-test failed: dq of head 0, ");
+    standin_drivers.wgmma_wrong_if_shifted = true;
+    standin_drivers.wgmma_wrong = WA_LSE;
+    assert_left_to_fragments(windows(WINATTN_COSINE, WINATTN_FP16, 256, 256),
+                             "self-test failed: lse of head 0, ");
     standin_drivers.wgmma_wrong = WA_DK;
-    assert_passes_differ(true, "self-test failed: dk of head 0, ");
-    standin_drivers.wgmma_wrong = WA_DV;
-    assert_passes_differ(true, "self-test failed: dv of head 0, ");
+    assert_left_to_fragments(gradients(WINATTN_COSINE, WINATTN_FP16),
+                             "self-test failed: dk of head 0, ");
 }
 
-/* After so many tests of gradients. */
-static void assert_maps_were_wrong(const world *w, unsigned tests)
+/* After so many launches in comparisons. */
+static void assert_maps_were_wrong(const world *w, unsigned launches)
 {
-    assert_says(w, "\nbackward kernel: " KEYS_KERNEL ", ");
+    assert_says(w, "\nbackward kernel: " SLIDING_KEYS ", ");
     assert_says(w, "\nbackward tensor maps not used: "
                    "self-test failed: dq of head 0, ");
     assert_null(strstr(w->text, "wgmma not used"));
-    assert_int_equal(launches_of(KEYS_KERNEL), tests);
+    assert_int_equal(launches_of(SLIDING_KEYS), launches);
 }
 
 /* By maps alone: then they are copied otherwise, here and in the next plan. */
 static void maps_may_be_wrong(void **state)
 {
+    winattn_desc desc = sliding(WINATTN_PASS_BACKWARD);
     (void)state;
-    standin_drivers.gives_ptx = true;
     standin_drivers.wgmma_wrong_by_maps = true;
     standin_drivers.wgmma_wrong = WA_DQ;
-    world w = begin_passes(WINATTN_PASS_BACKWARD);
+    world w = begin(&desc);
     winattn_plan *first = w.plan;
     assert_maps_were_wrong(&w, 3);
     standin_forget();
-    plan_again(&w, 500, WINATTN_FP16);
+    desc = another(desc);
+    plan_for(&w, &desc);
     assert_maps_were_wrong(&w, 0);
     winattn_plan_destroy(first);
     end(&w);
 }
 
-/* A plan of gradients alone is tested as well, with tensor maps and without,
- * and what was found is known to the next plan, which tests nothing. */
+/* What was found, with tensor maps and without, is known to the next plan,
+ * which compares nothing. */
 static void what_was_wrong_is_remembered(void **state)
 {
+    winattn_desc desc = sliding(WINATTN_PASS_BACKWARD);
     (void)state;
-    standin_drivers.gives_ptx = true;
     standin_drivers.wgmma_wrong = WA_DK;
-    world w = begin_passes(WINATTN_PASS_BACKWARD);
+    world w = begin(&desc);
     winattn_plan *first = w.plan;
     assert_says(&w, "backward wgmma not used: self-test failed: dk");
-    assert_int_equal(launches_of(KEYS_KERNEL), 2);
+    assert_int_equal(launches_of(SLIDING_KEYS), 2);
     standin_forget();
-    plan_again(&w, 500, WINATTN_FP16);
+    desc = another(desc);
+    plan_for(&w, &desc);
     assert_says(&w, "backward wgmma not used: self-test failed: dk");
-    assert_int_equal(launches_of(KEYS_KERNEL), 0);
+    assert_int_equal(launches_of(SLIDING_KEYS), 0);
     winattn_plan_destroy(first);
     end(&w);
 }
 
-static int start_with_ptx(void **state)
-{
-    start(state);
-    standin_drivers.gives_ptx = true;
-    return 0;
-}
-
 static void any_call_may_fail(void **state)
 {
-    winattn_desc desc = desc_of(1000, WINATTN_FP16);
+    winattn_desc descs[] = {sliding(BOTH_PASSES),
+                            windows(WINATTN_DOT, WINATTN_FP16, 256, 256),
+                            gradients(WINATTN_DOT, WINATTN_BF16)};
+    static const unsigned long least[] = {100, 30, 60};
     (void)state;
-    desc.head_dim = 16;
-    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
-    any_call_of_plan_may_fail(&desc, start_with_ptx, 100);
+    descs[0].head_dim = 16;
+    for (size_t i = 0; i < sizeof descs / sizeof *descs; i++)
+        any_call_of_plan_may_fail(&descs[i], start, least[i]);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(it_is_built_and_tested_once, start),
-        cmocka_unit_test_setup(gradients_are_built_and_tested_once, start),
+        cmocka_unit_test(programs_are_compared_once),
+        cmocka_unit_test_setup(each_type_is_compared, start),
         cmocka_unit_test_setup(launches_have_as_many_groups_as_units, start),
         cmocka_unit_test_setup(it_is_exported, start),
         cmocka_unit_test_setup(drivers_may_give_no_ptx, start),
         cmocka_unit_test_setup(drivers_may_refuse_the_ptx, start),
         cmocka_unit_test_setup(logs_may_complain, start),
         cmocka_unit_test_setup(what_was_refused_is_refused_again, start),
-        cmocka_unit_test_setup(numbers_may_be_wrong, start),
         cmocka_unit_test_setup(logs_may_complain_of_a_pass, start),
-        cmocka_unit_test_setup(gradients_may_be_wrong, start),
+        cmocka_unit_test_setup(numbers_may_be_wrong, start),
+        cmocka_unit_test_setup(tensors_that_are_not_aligned_may_be_wrong,
+                               start),
         cmocka_unit_test_setup(maps_may_be_wrong, start),
         cmocka_unit_test_setup(what_was_wrong_is_remembered, start),
         cmocka_unit_test(any_call_may_fail),
