@@ -76,9 +76,29 @@ static double error_of(const subject *s, void *call)
 
 /* ---- Shapes ---- */
 
-static wa_tuned_row row_of(const subject *s, const wa_tuned_shape *shape)
+static wa_tuned_kernel kernel_of(const subject *s)
 {
-    return wa_tuned_row_of(s->kernel, &of(s)->problem, s->capabilities, shape);
+    return (wa_tuned_kernel)s->text.kind;
+}
+
+static bool parse_shape(int kind, const char *text, tuned_shape *shape)
+{
+    return wa_tuned_shape_parse((wa_tuned_kernel)kind, text,
+                                &shape->attention);
+}
+
+static void print_shape(int kind, const tuned_shape *shape, char *text,
+                        size_t size)
+{
+    wa_tuned_shape_print((wa_tuned_kernel)kind, &shape->attention, text, size);
+}
+
+static void print_row(const subject *s, const tuned_shape *shape, char *text,
+                      size_t size)
+{
+    const wa_tuned_row row = wa_tuned_row_of(
+        kernel_of(s), &of(s)->problem, s->capabilities, &shape->attention);
+    wa_tuned_row_print(&row, text, size);
 }
 
 /* No larger than the problem, and of whole waves. */
@@ -92,8 +112,9 @@ static bool is_sensible(const subject *s, uint32_t block_rows,
            team % wave == 0;
 }
 
-static bool is_legal(const subject *s, const wa_tuned_shape *shape)
+static bool is_legal(const subject *s, const tuned_shape *given)
 {
+    const wa_tuned_shape *shape = &given->attention;
     const wa_problem *problem = &of(s)->problem;
     const wa_local_shape *l = &shape->local_forward;
     const wa_matrix_shape *m = &shape->matrix_forward;
@@ -102,7 +123,7 @@ static bool is_legal(const subject *s, const wa_tuned_shape *shape)
     const bool has_score_bias = wa_problem_has_score_bias(problem);
     bool sensible;
     wa_plan plan;
-    switch (s->kernel) {
+    switch (kernel_of(s)) {
     case WA_LOCAL_FORWARD:
         sensible = is_sensible(s, l->block_rows, l->block_keys, l->team);
         break;
@@ -121,12 +142,13 @@ static bool is_legal(const subject *s, const wa_tuned_shape *shape)
     }
     wa_plan_begin(WA_FORWARD, &plan);
     return sensible &&
-           plan_shape(s->kernel, problem, s->capabilities, shape, &plan);
+           plan_shape(kernel_of(s), problem, s->capabilities, shape, &plan);
 }
 
 static void add_shape(void *data, const wa_tuned_shape *shape, double cost)
 {
-    candidates_append(data, shape, cost);
+    const tuned_shape own = {.attention = *shape};
+    candidates_append(data, &own, cost);
 }
 
 /* All that the planner chooses from, and the built-in row's. */
@@ -134,9 +156,9 @@ static void collect(const subject *s, candidates *c)
 {
     const wa_problem *problem = &of(s)->problem;
     wa_tuned built_in;
-    visit_shapes(s->kernel, problem, s->capabilities, add_shape, c);
-    if (wa_find_tuned(s->kernel, problem, s->capabilities, 0, &built_in))
-        candidates_append(c, &built_in.shape, 0);
+    visit_shapes(kernel_of(s), problem, s->capabilities, add_shape, c);
+    if (wa_find_tuned(kernel_of(s), problem, s->capabilities, 0, &built_in))
+        add_shape(c, &built_in.shape, 0);
     candidates_sort(c);
 }
 
@@ -167,9 +189,9 @@ static bool choose_kernel(subject *s)
     describe(s, call, "tier", tier, sizeof tier);
     s->close(call);
     if (strcmp(tier, "matrix") == 0)
-        s->kernel = forward ? WA_MATRIX_FORWARD : WA_MATRIX_BACKWARD;
+        s->text.kind = forward ? WA_MATRIX_FORWARD : WA_MATRIX_BACKWARD;
     else if (strcmp(tier, "local") == 0)
-        s->kernel = forward ? WA_LOCAL_FORWARD : WA_LOCAL_BACKWARD;
+        s->text.kind = forward ? WA_LOCAL_FORWARD : WA_LOCAL_BACKWARD;
     else
         printf("  the plan takes tier %s, which has nothing to tune\n", tier);
     return strcmp(tier, "cpu") != 0;
@@ -183,7 +205,8 @@ bool attention_open(attention *a, const bench_device *device,
                                       .close = close_call,
                                       .takes_row = takes_row,
                                       .error = error_of,
-                                      .row_of = row_of,
+                                      .text = {0, parse_shape, print_shape},
+                                      .print_row = print_row,
                                       .is_legal = is_legal,
                                       .collect = collect};
     test_case own = *c;
@@ -197,11 +220,11 @@ bool attention_open(attention *a, const bench_device *device,
     s->operations = workload_operations(c, pass);
     s->promised = promised_error(c->dtype);
     if (shape) {
-        s->kernel = kernel_of_shape(shape, pass);
-        own.tier =
-            s->kernel == WA_MATRIX_FORWARD || s->kernel == WA_MATRIX_BACKWARD
-                ? WINATTN_TIER_MATRIX
-                : WINATTN_TIER_LOCAL;
+        s->text.kind = kernel_of_shape(shape, pass);
+        own.tier = kernel_of(s) == WA_MATRIX_FORWARD ||
+                           kernel_of(s) == WA_MATRIX_BACKWARD
+                       ? WINATTN_TIER_MATRIX
+                       : WINATTN_TIER_LOCAL;
     }
     if (!workload_create(device, &own, pass, MOST_SETS, &a->w)) {
         printf("  the device's memory does not suffice\n");

@@ -19,7 +19,7 @@ void candidates_free(candidates *c)
     c->count = c->room = 0;
 }
 
-void candidates_append(candidates *c, const wa_tuned_shape *shape, double cost)
+void candidates_append(candidates *c, const tuned_shape *shape, double cost)
 {
     if (c->count == c->room) {
         const size_t room = c->room ? 2 * c->room : 1024;
@@ -33,12 +33,12 @@ void candidates_append(candidates *c, const wa_tuned_shape *shape, double cost)
     c->all[c->count++] = fresh;
 }
 
-void candidates_add(candidates *c, const wa_tuned_shape *shape, double cost)
+void candidates_add(candidates *c, const tuned_shape *shape, double cost)
 {
     char text[SHAPE_SIZE], other[SHAPE_SIZE];
-    wa_tuned_shape_print(c->kernel, shape, text, sizeof text);
+    c->text.print(c->text.kind, shape, text, sizeof text);
     for (size_t i = 0; i < c->count; i++) {
-        wa_tuned_shape_print(c->kernel, &c->all[i].shape, other, sizeof other);
+        c->text.print(c->text.kind, &c->all[i].shape, other, sizeof other);
         if (strcmp(text, other) == 0)
             return;
     }
@@ -63,13 +63,13 @@ void candidates_sort(candidates *c)
 /* The shape with number `at` changed. */
 static bool changed(const candidates *c, const unsigned long *numbers,
                     size_t count, size_t at, unsigned long number,
-                    wa_tuned_shape *shape)
+                    tuned_shape *shape)
 {
     char text[SHAPE_SIZE] = "";
     for (size_t i = 0; i < count; i++)
         wa_append(text, sizeof text, "%s%lu", i ? ":" : "",
                   i == at ? number : numbers[i]);
-    return wa_tuned_shape_parse(c->kernel, text, shape);
+    return c->text.parse(c->text.kind, text, shape);
 }
 
 void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
@@ -81,7 +81,7 @@ void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
     char text[SHAPE_SIZE], *rest = text;
     size_t count = 0;
     c->all[of].has_followed = true;
-    wa_tuned_shape_print(c->kernel, &c->all[of].shape, text, sizeof text);
+    c->text.print(c->text.kind, &c->all[of].shape, text, sizeof text);
     for (; count < MOST_NUMBERS && *rest; rest += *rest == ':')
         numbers[count++] = strtoul(rest, &rest, 10);
     for (size_t at = 0; at < count; at++) {
@@ -97,7 +97,7 @@ void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
                 others[many++] = numbers[at] - steps[i];
         }
         for (size_t i = 0; i < many; i++) {
-            wa_tuned_shape shape;
+            tuned_shape shape;
             if (changed(c, numbers, count, at, others[i], &shape) &&
                 is_legal(data, &shape))
                 candidates_add(c, &shape, NAN);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kit/run.h"
-#include "models/linear_shapes.h"
+#include "models/linear_rows.h"
 
 #define SWIN "layers-swin-t-b" /* and how many pictures */
 #define MOST_BATCH 4096u
@@ -89,15 +89,32 @@ static double error_of(const subject *s, void *call)
 
 /* ---- Shapes ---- */
 
-static wa_tuned_row row_of(const subject *s, const wa_tuned_shape *shape)
+static bool parse_shape(int tier, const char *text, tuned_shape *shape)
 {
-    const wa_linear_key key =
-        wa_linear_key_of(&of(s)->own->problem, of(s)->id);
-    return wa_linear_row_of(s->kernel, &key, s->capabilities, &shape->linear);
+    return wa_linear_shape_parse((winattn_tier)tier, text, &shape->linear);
+}
+
+static void print_shape(int tier, const tuned_shape *shape, char *text,
+                        size_t size)
+{
+    wa_linear_shape_print((winattn_tier)tier, &shape->linear, text, size);
+}
+
+static void print_row(const subject *s, const tuned_shape *shape, char *text,
+                      size_t size)
+{
+    const layer_subject *a = of(s);
+    const winattn_tier tier = a->own->layout.tier;
+    char device[WA_ROW_DEVICE_SIZE + 16], words[WA_ROW_SISTER_SIZE];
+    wa_tuned_device_print(s->capabilities, device, sizeof device);
+    wa_linear_row_print(&a->own->problem, tier, a->id, &shape->linear, words,
+                        sizeof words);
+    snprintf(text, size, "%s %s %s", wa_linear_row_kernel(tier), device,
+             words);
 }
 
 /* Blocks are hardly larger than the matrix. */
-static bool is_legal(const subject *s, const wa_tuned_shape *shape)
+static bool is_legal(const subject *s, const tuned_shape *shape)
 {
     const layer_subject *a = of(s);
     const wa_linear_shape *l = &shape->linear;
@@ -111,8 +128,8 @@ static bool is_legal(const subject *s, const wa_tuned_shape *shape)
 /* The plan's own, whose neighbours come next. */
 static void collect(const subject *s, candidates *c)
 {
-    const wa_tuned_shape own = {
-        .linear = of(s)->own->layout.kernel[of(s)->id].shape};
+    const tuned_shape own = {.linear =
+                                 of(s)->own->layout.kernel[of(s)->id].shape};
     candidates_append(c, &own, 0);
 }
 
@@ -127,7 +144,8 @@ bool layer_subject_open(layer_subject *a, const bench_device *device,
                                       .enqueue = layer_enqueue,
                                       .takes_row = takes_row,
                                       .error = error_of,
-                                      .row_of = row_of,
+                                      .text = {0, parse_shape, print_shape},
+                                      .print_row = print_row,
                                       .is_legal = is_legal,
                                       .collect = collect};
     memset(a, 0, sizeof *a);
@@ -148,7 +166,7 @@ bool layer_subject_open(layer_subject *a, const bench_device *device,
     const wa_linear_layout *layout = &a->own->layout;
     a->desc.tier = layout->tier;
     a->id = wa_linear_kernel_for(layout, &a->own->problem, l->rows);
-    s->kernel = wa_linear_tuned_kernel(layout->tier);
+    s->text.kind = (int)layout->tier;
     printf("  tier %s, kernel for %s rows, shape %s\n",
            wa_tier_name(layout->tier), a->id == WA_LINEAR_FEW ? "few" : "many",
            layout->source[a->id]);

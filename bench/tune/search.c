@@ -18,8 +18,7 @@
 void search_print_row(const subject *s, const candidate *one, char *text,
                       size_t size)
 {
-    const wa_tuned_row row = s->row_of(s, &one->shape);
-    wa_tuned_row_print(&row, text, size);
+    s->print_row(s, &one->shape, text, size);
 }
 
 void search_print_time(const subject *s, const char *name, double seconds,
@@ -58,7 +57,7 @@ static void try_one(search *found, candidate *one, double seconds)
 {
     const subject *s = found->of;
     char shape[128], why[WA_REASON_SIZE] = "";
-    wa_tuned_shape_print(s->kernel, &one->shape, shape, sizeof shape);
+    s->text.print(s->text.kind, &one->shape, shape, sizeof shape);
     one->tried = true;
     one->seconds = INFINITY;
     void *call = open_with_row(s, one, why, sizeof why);
@@ -168,7 +167,7 @@ static size_t find_fastest(search *s, candidate *fastest[FINALISTS])
     return count;
 }
 
-static bool is_legal(const void *data, const wa_tuned_shape *shape)
+static bool is_legal(const void *data, const tuned_shape *shape)
 {
     const subject *s = data;
     return s->is_legal(s, shape);

@@ -15,7 +15,7 @@ typedef struct subject subject;
 struct subject {
     const bench_device *device;
     const wa_device *capabilities; /* of the device, as planners see them */
-    wa_tuned_kernel kernel;        /* whose shapes are tried */
+    shape_text text;               /* of shapes of the kernel that is tuned */
     char what[SUBJECT_WHAT_SIZE];  /* in words */
     double bytes, operations;      /* of a call */
     double promised;               /* error */
@@ -30,9 +30,10 @@ struct subject {
     /* The error of a call that must write everything; NaN: it failed. */
     double (*error)(const subject *s, void *call);
 
-    wa_tuned_row (*row_of)(const subject *s, const wa_tuned_shape *shape);
+    void (*print_row)(const subject *s, const tuned_shape *shape, char *text,
+                      size_t size);
     /* Can the device have it, and is it no larger than the problem? */
-    bool (*is_legal)(const subject *s, const wa_tuned_shape *shape);
+    bool (*is_legal)(const subject *s, const tuned_shape *shape);
     /* Those that a search starts with, the most promising first. */
     void (*collect)(const subject *s, candidates *c);
 };

@@ -229,8 +229,8 @@ static bool report(const job *j, const search *s, double seconds)
 static void try_shapes(const job *j, search *s)
 {
     for (size_t i = 0; i < j->o->shape_count; i++) {
-        wa_tuned_shape shape;
-        if (wa_tuned_shape_parse(s->of->kernel, j->o->shapes[i], &shape))
+        tuned_shape shape;
+        if (s->of->text.parse(s->of->text.kind, j->o->shapes[i], &shape))
             candidates_add(&s->found, &shape, NAN);
         else
             printf("  no shape of the kernel: %s\n", j->o->shapes[i]);
@@ -271,7 +271,7 @@ static bool tune(const job *j, const subject *s, double seconds)
     if (j->o->only_own)
         return true;
     search found = {.of = s,
-                    .found = {.kernel = s->kernel},
+                    .found = {.text = s->text},
                     .allowed_error =
                         fmax(2 * s->promised, WORSE_ERROR * own_error)};
     if (j->o->shape_count > 0) {

@@ -128,46 +128,9 @@
      * device; NVIDIA's compute capability, times 10 */                       \
     X(COMPUTE_CAPABILITY, 0, 9999)                                            \
                                                                               \
-    /* models/, linear layers: 1: rows of x are normalised as they are read;  \
-     * 1: there is a bias, a residual; what follows the sum, 0 nothing, 1     \
-     * GELU; columns of a work tile; a work-item's tile of it (local);        \
-     * rows of a work-group (linear_statistics); waves of a work-group below  \
-     * and beside each other, and those that share the sums of a tile         \
-     * (matrix); stages of W that stay in local memory                        \
-     * (linear_resident_matrix) */                                            \
-    X(NORM, 0, 1)                                                             \
-    X(HAS_BIAS, 0, 1)                                                         \
-    X(HAS_RESIDUAL, 0, 1)                                                     \
-    X(ACTIVATION, 0, 1)                                                       \
-    X(BLOCK_COLUMNS, 1, 4096)                                                 \
-    X(ITEM_ROWS, 4, 16)                                                       \
-    X(ITEM_COLUMNS, 4, 16)                                                    \
-    X(ROW_GROUP, 1, 1024)                                                     \
-    X(ROW_WAVES, 1, 32)                                                       \
-    X(COLUMN_WAVES, 1, 32)                                                    \
-    X(DIM_WAVES, 1, 32)                                                       \
-    X(WEIGHT_STAGES, 1, 64)                                                   \
-                                                                              \
     /* sum_table: 1: the host has listed pairs of an entry; 0: they follow    \
      * from their distance */                                                 \
-    X(LISTED, 0, 1)                                                           \
-                                                                              \
-    /* models/: elements of a row; of these, those that a work-item takes at  \
-     * once; work-items that share a row, and rows that a work-group has at   \
-     * once, as TEAM and TEAMS above */                                       \
-    X(ROW_SIZE, 1, 0x7fffffff)                                                \
-    X(ROW_ACCESS, 1, 8)                                                       \
-    /* norm_rows: 1: a row is four neighbours of a map, side by side; 1: the  \
-     * norm is added to another tensor */                                     \
-    X(NEIGHBOURS, 0, 1)                                                       \
-    X(ADDS, 0, 1)                                                             \
-    /* embed_patches: pictures are 0 bytes [height][width][channels], 1 fp32  \
-     * in that order, 2 fp32 [channels][height][width]; their channels, and   \
-     * height and width of a patch */                                         \
-    X(PICTURE, 0, 2)                                                          \
-    X(PICTURE_CHANNELS, 1, 4)                                                 \
-    X(PATCH_HEIGHT, 1, 65535)                                                 \
-    X(PATCH_WIDTH, 1, 65535)
+    X(LISTED, 0, 1)
 
 /* Of MASK: nothing; an array of what is added, in the storage type or in fp32;
  * region numbers of queries and keys, in arrays or as the shift of a grid

@@ -8,6 +8,7 @@
  * beyond the picture is 0. One work-item for each line of a patch in one
  * channel. */
 #include "common/aligned.cl"
+#include "models/model_switches.h"
 #include "models/row_args.h"
 
 REQUIRE(PICTURE)

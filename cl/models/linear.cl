@@ -8,6 +8,7 @@
  *   ACTIVATION  0 none, 1 GELU */
 #include "common/storage.cl"
 #include "models/linear_args.h"
+#include "models/model_switches.h"
 
 REQUIRE(NORM)
 REQUIRE(HAS_BIAS)

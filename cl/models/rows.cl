@@ -10,6 +10,7 @@
  * elements, which add up without the loss of digits that squares of the
  * elements themselves would have (Chan, Golub and LeVeque 1979). */
 #include "common/aligned.cl"
+#include "models/model_switches.h"
 #include "models/row_args.h"
 
 REQUIRE(ROW_SIZE)

@@ -16,7 +16,7 @@
 #define wa_append wa_winattn_append
 #define wa_append_half_vectors wa_winattn_append_half_vectors
 #define wa_append_matrix_unit_options wa_winattn_append_matrix_unit_options
-#define wa_append_switch wa_winattn_append_switch
+#define wa_append_option wa_winattn_append_option
 #define wa_cache_trouble wa_winattn_cache_trouble
 #define wa_chain_append wa_winattn_chain_append
 #define wa_chain_begin wa_winattn_chain_begin
@@ -31,7 +31,6 @@
 #define wa_file_map_close wa_winattn_file_map_close
 #define wa_file_map_open wa_winattn_file_map_open
 #define wa_file_read wa_winattn_file_read
-#define wa_find_tuned_linear wa_winattn_find_tuned_linear
 #define wa_forget_failure wa_winattn_forget_failure
 #define wa_global_lock_release wa_winattn_global_lock_release
 #define wa_global_lock_take wa_winattn_global_lock_take
@@ -42,6 +41,7 @@
 #define wa_lock_take wa_winattn_lock_take
 #define wa_make_buffer wa_winattn_make_buffer
 #define wa_may_pass wa_winattn_may_pass
+#define wa_offer_rows wa_winattn_offer_rows
 #define wa_program_set_keep wa_winattn_program_set_keep
 #define wa_program_set_keeps wa_winattn_program_set_keeps
 #define wa_program_set_origin wa_winattn_program_set_origin

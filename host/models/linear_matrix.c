@@ -5,87 +5,10 @@
 
 #include "device/matrix_unit.h"
 #include "models/linear_plan.h"
-#include "models/linear_shapes.h"
+#include "models/linear_rows.h"
 
-#include "../cl/models/linear_extents.h"
-#include "../cl/unit/row_extents.h"
-
-/* of sums: a work-item has as many registers, and needs some for the rest */
-#define MOST_SUMS 192u
+#define MATRIX WINATTN_TIER_MATRIX
 #define MOST_REGISTERS 255u
-
-/* By the kernel's formulas, which name switches and what a unit's file says.
- */
-static uint64_t bytes_of(const wa_linear_problem *problem,
-                         const wa_device *device, const wa_linear_shape *s)
-{
-    const wa_matrix_unit *unit = device->matrix_unit;
-    const uint64_t TILE_M = unit->queries, TILE_N = unit->tile;
-    const uint64_t CHUNK = problem->dtype == WINATTN_FP32 ? 4 : 8;
-    const bool SWIZZLES_ROWS = unit->swizzles_rows;
-    const uint64_t BLOCK_ROWS = s->block_rows,
-                   BLOCK_COLUMNS = s->block_columns,
-                   STAGE_DIMS = s->stage_dims, STAGES = s->stages,
-                   ROW_WAVES = s->row_waves, COLUMN_WAVES = s->column_waves,
-                   DIM_WAVES = s->dim_waves;
-    const bool HAS_RESIDUAL = problem->has_residual;
-    const uint64_t WEIGHT_STAGES =
-        wa_linear_blocks(problem->in, s->stage_dims);
-    return s->keeps_weight ? RESIDENT_BYTES : LINEAR_BYTES;
-}
-
-/* fp32 numbers of sums that a lane has. */
-static uint32_t sums_of(const wa_matrix_unit *unit, const wa_linear_shape *s)
-{
-    return s->block_rows / s->row_waves *
-           (s->block_columns / s->column_waves) / unit->wave;
-}
-
-/* Of linear_resident_matrix.cl. */
-static const char *check_resident(const wa_linear_problem *problem,
-                                  const wa_linear_shape *s)
-{
-    const uint64_t weight_stages =
-        wa_linear_blocks(problem->in, s->stage_dims);
-    if (problem->dtype == WINATTN_FP32 || problem->layer_norm ||
-        s->dim_waves != 1)
-        return "weights stay in local memory only in fp16 and bf16, without a "
-               "norm, of waves with whole sums";
-    if (weight_stages > MOST_WEIGHT_STAGES)
-        return "a row has too many stages for weights to stay";
-    /* or a residual comes before the one that it replaces was added */
-    if (problem->has_residual && s->stages - 1 >= 2 * weight_stages)
-        return "residuals would come too early";
-    return NULL;
-}
-
-const char *wa_linear_check_matrix(const wa_linear_problem *problem,
-                                   const wa_device *device,
-                                   const wa_linear_shape *s)
-{
-    const wa_matrix_unit *unit = device->matrix_unit;
-    if (!WA_LINEAR_IN(s->row_waves, ROW_WAVES) ||
-        !WA_LINEAR_IN(s->column_waves, COLUMN_WAVES) ||
-        !WA_LINEAR_IN(s->dim_waves, DIM_WAVES) || s->block_rows == 0 ||
-        s->block_rows > WA_LARGEST_NUMBER ||
-        !WA_LINEAR_IN(s->block_columns, BLOCK_COLUMNS) ||
-        !WA_LINEAR_IN(s->stage_dims, STAGE_DIMS) || s->stages < 2 ||
-        !WA_LINEAR_IN(s->stages, STAGES) || s->keeps_weight > 1)
-        return "a number is out of its bounds";
-    if (s->block_rows % (s->row_waves * unit->queries) != 0 ||
-        s->block_columns % (s->column_waves * unit->tile) != 0 ||
-        s->stage_dims % (s->dim_waves * unit->tile) != 0)
-        return "tiles do not divide the block";
-    if (s->row_waves * s->column_waves * s->dim_waves * unit->wave >
-        device->max_work_group)
-        return "work-groups are too small";
-    if (sums_of(unit, s) > MOST_SUMS)
-        return "work-items have too few registers";
-    const char *why = s->keeps_weight ? check_resident(problem, s) : NULL;
-    if (!why && bytes_of(problem, device, s) > device->local_bytes)
-        why = "local memory is too small";
-    return why;
-}
 
 /* What an element of y costs, of which a block wastes some: a tile's product,
  * reading its operands from local memory, and bringing them there. */
@@ -128,7 +51,7 @@ static void choose_stages(const wa_linear_problem *problem,
             ? device->local_capacity / 2 - WA_RESERVED_LOCAL_BYTES
             : 0;
     for (s->stages = most; s->stages > 2; s->stages--)
-        if (bytes_of(problem, device, s) <= room)
+        if (wa_linear_local_bytes(problem, device, MATRIX, s) <= room)
             return;
 }
 
@@ -149,8 +72,8 @@ static double search(const wa_linear_problem *problem, const wa_device *device,
                      s.block_columns <= 128;
                      s.block_columns += unit->tile * s.column_waves) {
                     choose_stages(problem, device, &s);
-                    if (sums_of(unit, &s) > most_sums ||
-                        wa_linear_check_matrix(problem, device, &s))
+                    if (wa_linear_lane_sums(device, &s) > most_sums ||
+                        wa_linear_check_shape(problem, device, MATRIX, &s))
                         continue;
                     const double cost = cost_of(problem, unit, &s);
                     if (least == 0.0 || cost < least) {
@@ -179,12 +102,12 @@ static bool choose_few(const wa_linear_problem *problem,
     if (unit->copies_async && problem->dtype != WINATTN_FP32 &&
         problem->in >= 8 * unit->tile)
         s->stage_dims *= 2;
-    return !wa_linear_check_matrix(problem, device, s);
+    return !wa_linear_check_shape(problem, device, MATRIX, s);
 }
 
 static bool refuse(wa_linear_layout *layout, const char *why)
 {
-    snprintf(layout->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s", why);
+    snprintf(layout->refusals[MATRIX], WA_REASON_SIZE, "%s", why);
     return false;
 }
 
@@ -198,7 +121,7 @@ static bool suits(const wa_linear_problem *problem, const wa_device *device,
         return refuse(layout, "the matrix unit would round fp32");
     if (problem->dtype == WINATTN_FP32 && !unit->has_tf32)
         return refuse(layout, "the matrix unit has no TF32");
-    if (!unit->proven && problem->tier != WINATTN_TIER_MATRIX)
+    if (!unit->proven && problem->tier != MATRIX)
         return refuse(layout,
                       "nobody has run the matrix unit yet: demand the tier");
     return true;
@@ -229,8 +152,7 @@ static void write_kernel(const wa_linear_problem *problem,
                          const wa_device *device, const wa_linear_shape *s,
                          wa_linear_kernel *kernel)
 {
-    wa_linear_write_kernel(problem, device, WINATTN_TIER_MATRIX, s, kernel);
-    kernel->local_bytes = bytes_of(problem, device, s);
+    wa_linear_write_kernel(problem, device, MATRIX, s, kernel);
     if (s->keeps_weight)
         kernel->most_groups = groups_at_once(problem, device, kernel);
 }
@@ -241,8 +163,8 @@ static void add_few(const wa_linear_problem *problem, const wa_device *device,
                     const wa_linear_shape *model, wa_linear_layout *layout)
 {
     wa_linear_shape few;
-    if (!wa_linear_measured(problem, device, WINATTN_TIER_MATRIX,
-                            WA_LINEAR_FEW, layout, &few) &&
+    if (!wa_linear_measured(problem, device, MATRIX, WA_LINEAR_FEW, layout,
+                            &few) &&
         !choose_few(problem, device, &few))
         return;
     write_kernel(problem, device, &few, &layout->kernel[WA_LINEAR_FEW]);
@@ -264,13 +186,13 @@ bool wa_linear_plan_matrix(const wa_linear_problem *problem,
     if (shape) {
         s = *shape;
         layout->source[WA_LINEAR_MANY] = WA_LINEAR_GIVEN;
-        const char *why = wa_linear_check_matrix(problem, device, &s);
+        const char *why = wa_linear_check_shape(problem, device, MATRIX, &s);
         if (why)
             return refuse(layout, why);
     } else {
         const bool has_model = search(problem, device, &model) > 0.0;
-        const bool measured = wa_linear_measured(
-            problem, device, WINATTN_TIER_MATRIX, WA_LINEAR_MANY, layout, &s);
+        const bool measured = wa_linear_measured(problem, device, MATRIX,
+                                                 WA_LINEAR_MANY, layout, &s);
         if (!measured && !has_model)
             return refuse(layout, "work-groups or local memory are too small");
         if (!measured)
@@ -279,7 +201,7 @@ bool wa_linear_plan_matrix(const wa_linear_problem *problem,
             model = s;
         add_few(problem, device, &model, layout);
     }
-    layout->tier = WINATTN_TIER_MATRIX;
+    layout->tier = MATRIX;
     write_kernel(problem, device, &s, &layout->kernel[WA_LINEAR_MANY]);
     snprintf(layout->reason, sizeof layout->reason,
              "unit %s: work-groups with %u x %u of y, %u x %u waves, %u "

@@ -3,22 +3,9 @@
 #ifndef WINATTN_LINEAR_PLAN_H
 #define WINATTN_LINEAR_PLAN_H
 
-#include "device/device.h"
+#include "models/linear_shapes.h"
 #include "models/rows.h"
 #include "plan/plan.h"
-
-#include "winattn_models.h"
-
-/* The descriptor, checked, with nothing left to defaults. */
-typedef struct wa_linear_problem {
-    winattn_dtype dtype;
-    winattn_tier tier;
-    bool allow_tf32, layer_norm, has_bias, has_residual;
-    winattn_activation activation;
-    uint32_t in, out;
-    float eps;
-    const char *build_options; /* never NULL */
-} wa_linear_problem;
 
 typedef struct wa_linear_kernel {
     char name[64]; /* "": there is none */
@@ -76,7 +63,14 @@ bool wa_linear_plan_tier(const wa_linear_problem *problem,
                          const wa_linear_shape *shape,
                          wa_linear_layout *layout);
 
-/* Completes a kernel of the tier for its shape. (linear_plan.c) */
+/* Registers of a work-item where two large work-groups are to find room. */
+#define WA_LINEAR_ITEM_REGISTERS 128u
+
+/* Where a layout's shape is from, but for rows. */
+#define WA_LINEAR_BY_MODEL "from a model of the device"
+#define WA_LINEAR_GIVEN "given by the caller"
+
+/* Completes a kernel of the tier for its shape. (linear_kernel.c) */
 void wa_linear_write_kernel(const wa_linear_problem *problem,
                             const wa_device *device, winattn_tier tier,
                             const wa_linear_shape *shape,
@@ -85,10 +79,5 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
 void wa_linear_write_statistics(const wa_linear_problem *problem,
                                 const wa_device *device,
                                 wa_linear_layout *layout);
-
-static inline uint64_t wa_linear_blocks(uint64_t all, uint32_t block)
-{
-    return all / block + (all % block != 0);
-}
 
 #endif

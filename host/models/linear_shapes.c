@@ -1,23 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which shapes of linear layers are legal, and which were measured. */
+ * Shapes of linear layers' kernels: which are legal, and the local memory that
+ * they take. */
 #include "models/linear_shapes.h"
 
-#include <stdio.h>
+#include "device/matrix_unit.h"
+#include "plan/shapes.h"
 
-#include "plan/tuning.h"
+#include "../cl/models/linear_extents.h"
+#include "../cl/models/model_switches.h"
+#include "../cl/unit/row_extents.h"
 
 /* A work-item of tier cpu has its rows, panel and sums on its stack. */
 #define MOST_STACK 524288u
+/* Of sums: a work-item of tier matrix has as many registers, and needs some
+ * for the rest. */
+#define MOST_SUMS 192u
 
-const char *wa_linear_check_cpu(const wa_linear_shape *s)
+/* Is it what the switch of that name may be? */
+#define IN(number, name) ((number) >= LEAST_##name && (number) <= MOST_##name)
+
+/* ---- Tier cpu ---- */
+
+static const char *check_cpu(const wa_linear_shape *s)
 {
     const uint32_t panel = s->lanes * s->tile_vecs;
     if ((s->lanes != 4 && s->lanes != 8 && s->lanes != 16) ||
-        !WA_LINEAR_IN(s->tile_rows, TILE_ROWS) ||
-        !WA_LINEAR_IN(s->tile_vecs, TILE_VECS) ||
-        !WA_LINEAR_IN(s->stage_dims, STAGE_DIMS) || s->block_rows == 0 ||
+        !IN(s->tile_rows, TILE_ROWS) || !IN(s->tile_vecs, TILE_VECS) ||
+        !IN(s->stage_dims, STAGE_DIMS) || s->block_rows == 0 ||
         s->block_rows > WA_LARGEST_NUMBER ||
-        !WA_LINEAR_IN(s->block_columns, BLOCK_COLUMNS))
+        !IN(s->block_columns, BLOCK_COLUMNS))
         return "a number is out of its bounds";
     if (s->block_rows % s->tile_rows != 0 || s->block_columns % panel != 0 ||
         s->stage_dims % s->lanes != 0)
@@ -29,20 +40,21 @@ const char *wa_linear_check_cpu(const wa_linear_shape *s)
                                     : NULL;
 }
 
-uint64_t wa_linear_local_bytes(const wa_linear_shape *s)
+/* ---- Tier local ---- */
+
+static uint64_t local_bytes(const wa_linear_shape *s)
 {
     return (uint64_t)s->stage_dims * (s->block_rows + s->block_columns + 8) *
            4;
 }
 
-const char *wa_linear_check_local(const wa_device *device,
-                                  const wa_linear_shape *s)
+static const char *check_local(const wa_device *device,
+                               const wa_linear_shape *s)
 {
-    if (!WA_LINEAR_IN(s->item_rows, ITEM_ROWS) ||
-        !WA_LINEAR_IN(s->item_columns, ITEM_COLUMNS) ||
-        !WA_LINEAR_IN(s->stage_dims, STAGE_DIMS) || s->block_rows == 0 ||
+    if (!IN(s->item_rows, ITEM_ROWS) || !IN(s->item_columns, ITEM_COLUMNS) ||
+        !IN(s->stage_dims, STAGE_DIMS) || s->block_rows == 0 ||
         s->block_rows > WA_LARGEST_NUMBER ||
-        !WA_LINEAR_IN(s->block_columns, BLOCK_COLUMNS))
+        !IN(s->block_columns, BLOCK_COLUMNS))
         return "a number is out of its bounds";
     if (s->item_rows % 4 != 0 || s->item_columns % 4 != 0 ||
         s->stage_dims % 4 != 0)
@@ -52,65 +64,100 @@ const char *wa_linear_check_local(const wa_device *device,
         return "tiles do not divide the block";
     if (s->block_rows / s->item_rows * (s->block_columns / s->item_columns) >
             device->max_work_group ||
-        wa_linear_local_bytes(s) > device->local_bytes)
+        local_bytes(s) > device->local_bytes)
         return "work-groups or local memory are too small";
     return NULL;
+}
+
+/* ---- Tier matrix ---- */
+
+/* By the kernel's formulas, which name switches and what a unit's file says.
+ */
+static uint64_t matrix_bytes(const wa_linear_problem *problem,
+                             const wa_device *device, const wa_linear_shape *s)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const uint64_t TILE_M = unit->queries, TILE_N = unit->tile;
+    const uint64_t CHUNK = problem->dtype == WINATTN_FP32 ? 4 : 8;
+    const bool SWIZZLES_ROWS = unit->swizzles_rows;
+    const uint64_t BLOCK_ROWS = s->block_rows,
+                   BLOCK_COLUMNS = s->block_columns,
+                   STAGE_DIMS = s->stage_dims, STAGES = s->stages,
+                   ROW_WAVES = s->row_waves, COLUMN_WAVES = s->column_waves,
+                   DIM_WAVES = s->dim_waves;
+    const bool HAS_RESIDUAL = problem->has_residual;
+    const uint64_t WEIGHT_STAGES =
+        wa_linear_blocks(problem->in, s->stage_dims);
+    return s->keeps_weight ? RESIDENT_BYTES : LINEAR_BYTES;
+}
+
+uint32_t wa_linear_lane_sums(const wa_device *device, const wa_linear_shape *s)
+{
+    return s->block_rows / s->row_waves *
+           (s->block_columns / s->column_waves) / device->matrix_unit->wave;
+}
+
+/* Of linear_resident_matrix.cl. */
+static const char *check_resident(const wa_linear_problem *problem,
+                                  const wa_linear_shape *s)
+{
+    const uint64_t weight_stages =
+        wa_linear_blocks(problem->in, s->stage_dims);
+    if (problem->dtype == WINATTN_FP32 || problem->layer_norm ||
+        s->dim_waves != 1)
+        return "weights stay in local memory only in fp16 and bf16, without a "
+               "norm, of waves with whole sums";
+    if (weight_stages > MOST_WEIGHT_STAGES)
+        return "a row has too many stages for weights to stay";
+    /* or a residual comes before the one that it replaces was added */
+    if (problem->has_residual && s->stages - 1 >= 2 * weight_stages)
+        return "residuals would come too early";
+    return NULL;
+}
+
+static const char *check_matrix(const wa_linear_problem *problem,
+                                const wa_device *device,
+                                const wa_linear_shape *s)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    if (!IN(s->row_waves, ROW_WAVES) || !IN(s->column_waves, COLUMN_WAVES) ||
+        !IN(s->dim_waves, DIM_WAVES) || s->block_rows == 0 ||
+        s->block_rows > WA_LARGEST_NUMBER ||
+        !IN(s->block_columns, BLOCK_COLUMNS) ||
+        !IN(s->stage_dims, STAGE_DIMS) || s->stages < 2 ||
+        !IN(s->stages, STAGES) || s->keeps_weight > 1)
+        return "a number is out of its bounds";
+    if (s->block_rows % (s->row_waves * unit->queries) != 0 ||
+        s->block_columns % (s->column_waves * unit->tile) != 0 ||
+        s->stage_dims % (s->dim_waves * unit->tile) != 0)
+        return "tiles do not divide the block";
+    if (s->row_waves * s->column_waves * s->dim_waves * unit->wave >
+        device->max_work_group)
+        return "work-groups are too small";
+    if (wa_linear_lane_sums(device, s) > MOST_SUMS)
+        return "work-items have too few registers";
+    const char *why = s->keeps_weight ? check_resident(problem, s) : NULL;
+    if (!why && matrix_bytes(problem, device, s) > device->local_bytes)
+        why = "local memory is too small";
+    return why;
+}
+
+/* ---- All ---- */
+
+uint64_t wa_linear_local_bytes(const wa_linear_problem *problem,
+                               const wa_device *device, winattn_tier tier,
+                               const wa_linear_shape *shape)
+{
+    return tier == WINATTN_TIER_MATRIX  ? matrix_bytes(problem, device, shape)
+           : tier == WINATTN_TIER_LOCAL ? local_bytes(shape)
+                                        : 0;
 }
 
 const char *wa_linear_check_shape(const wa_linear_problem *problem,
                                   const wa_device *device, winattn_tier tier,
                                   const wa_linear_shape *shape)
 {
-    return tier == WINATTN_TIER_MATRIX
-               ? wa_linear_check_matrix(problem, device, shape)
-           : tier == WINATTN_TIER_LOCAL ? wa_linear_check_local(device, shape)
-                                        : wa_linear_check_cpu(shape);
-}
-
-/* ---- Rows of the tuning table ---- */
-
-wa_tuned_kernel wa_linear_tuned_kernel(winattn_tier tier)
-{
-    return tier == WINATTN_TIER_MATRIX  ? WA_LINEAR_MATRIX
-           : tier == WINATTN_TIER_LOCAL ? WA_LINEAR_LOCAL
-                                        : WA_LINEAR_CPU;
-}
-
-wa_linear_key wa_linear_key_of(const wa_linear_problem *problem,
-                               wa_linear_kernel_id id)
-{
-    const wa_linear_key key = {
-        .half = problem->dtype != WINATTN_FP32,
-        .few = id == WA_LINEAR_FEW,
-        .in = problem->in,
-        .out = problem->out,
-        .terms = (problem->layer_norm ? WA_LINEAR_NORM : 0u) |
-                 (problem->activation ? WA_LINEAR_GELU : 0u) |
-                 (problem->has_residual ? WA_LINEAR_RESIDUAL : 0u)};
-    return key;
-}
-
-bool wa_linear_measured(const wa_linear_problem *problem,
-                        const wa_device *device, winattn_tier tier,
-                        wa_linear_kernel_id id, wa_linear_layout *layout,
-                        wa_linear_shape *shape)
-{
-    const wa_linear_key key = wa_linear_key_of(problem, id);
-    wa_tuned found;
-    if (device->loop_limit) /* shapes of other devices have longer ones */
-        return false;
-    for (size_t i = 0; wa_find_tuned_linear(wa_linear_tuned_kernel(tier), &key,
-                                            device, i, &found);
-         i++) {
-        const char *why =
-            wa_linear_check_shape(problem, device, tier, &found.shape.linear);
-        if (!why) {
-            *shape = found.shape.linear;
-            layout->source[id] = found.reason;
-            return true;
-        }
-        if (!layout->not_taken[0])
-            snprintf(layout->not_taken, sizeof layout->not_taken, "%s", why);
-    }
-    return false;
+    return tier == WINATTN_TIER_MATRIX  ? check_matrix(problem, device, shape)
+           : tier == WINATTN_TIER_LOCAL ? check_local(device, shape)
+                                        : check_cpu(shape);
 }

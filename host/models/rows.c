@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "launch/arguments.h"
 #include "models/levels.h"
+#include "models/options.h"
 #include "plan/defines.h"
-#include "plan/switches.h"
 
 #include "../cl/models/row_args.h"
 
@@ -84,30 +84,30 @@ static void write_defines(const wa_row_plan *plan, const wa_device *device,
 {
     const wa_row_desc *desc = &plan->desc;
     text[0] = 0;
-    wa_append_switch(text, size, WA_SWITCH(DTYPE), desc->dtype);
-    wa_append_switch(text, size, WA_SWITCH(HAS_FMA), device->has_fma);
+    wa_append_option(text, size, WA_OPTION(DTYPE), desc->dtype);
+    wa_append_option(text, size, WA_OPTION(HAS_FMA), device->has_fma);
     if (desc->job == WA_ROW_EMBED) {
-        wa_append_switch(text, size, WA_SWITCH(PICTURE), desc->picture);
-        wa_append_switch(text, size, WA_SWITCH(PICTURE_CHANNELS),
+        wa_append_option(text, size, WA_OPTION(PICTURE), desc->picture);
+        wa_append_option(text, size, WA_OPTION(PICTURE_CHANNELS),
                          desc->picture_channels);
-        wa_append_switch(text, size, WA_SWITCH(PATCH_HEIGHT), desc->patch[0]);
-        wa_append_switch(text, size, WA_SWITCH(PATCH_WIDTH), desc->patch[1]);
+        wa_append_option(text, size, WA_OPTION(PATCH_HEIGHT), desc->patch[0]);
+        wa_append_option(text, size, WA_OPTION(PATCH_WIDTH), desc->patch[1]);
     }
     wa_append_half_vectors(device, desc->dtype, text, size);
     if (desc->job == WA_ROW_EMBED)
         return;
-    wa_append_switch(text, size, WA_SWITCH(ROW_SIZE), desc->row_size);
-    wa_append_switch(text, size, WA_SWITCH(ROW_ACCESS), plan->access);
+    wa_append_option(text, size, WA_OPTION(ROW_SIZE), desc->row_size);
+    wa_append_option(text, size, WA_OPTION(ROW_ACCESS), plan->access);
     if (!jobs[desc->job].has_team)
         return;
-    wa_append_switch(text, size, WA_SWITCH(TEAM), plan->team);
-    wa_append_switch(text, size, WA_SWITCH(TEAMS), plan->teams);
+    wa_append_option(text, size, WA_OPTION(TEAM), plan->team);
+    wa_append_option(text, size, WA_OPTION(TEAMS), plan->teams);
     if (!desc->on_cpu && device->sub_group)
-        wa_append_switch(text, size, WA_SWITCH(SUB_GROUP), device->sub_group);
+        wa_append_option(text, size, WA_OPTION(SUB_GROUP), device->sub_group);
     if (desc->job != WA_ROW_POOL) {
-        wa_append_switch(text, size, WA_SWITCH(NEIGHBOURS),
+        wa_append_option(text, size, WA_OPTION(NEIGHBOURS),
                          desc->job == WA_ROW_MERGE_NORM);
-        wa_append_switch(text, size, WA_SWITCH(ADDS),
+        wa_append_option(text, size, WA_OPTION(ADDS),
                          desc->job == WA_ROW_NORM_ADD);
     }
     if (device->miscompiles_barriers && plan->team * plan->teams > 1)

@@ -134,16 +134,6 @@ typedef struct wa_matrix_gradient_shape {
 
 #undef WA_DECLARE_FIELD
 
-/* Of linear layers (cl/models/linear_*.cl), switches of the same names; 0
- * where a tier has no use for them. */
-typedef struct wa_linear_shape {
-    uint32_t block_rows, block_columns, stage_dims;
-    uint32_t item_rows, item_columns;                    /* local */
-    uint32_t lanes, tile_rows, tile_vecs;                /* cpu */
-    uint32_t stages, row_waves, column_waves, dim_waves; /* matrix */
-    uint32_t keeps_weight; /* matrix: 1: linear_resident_matrix.cl; may be 0 */
-} wa_linear_shape;
-
 /* A number of a shape. */
 typedef struct wa_shape_field {
     const char *name;

@@ -8,5 +8,11 @@ const wa_switch_bounds wa_switches[WA_SWITCHES] = {SWITCHES(BOUNDS)};
 
 void wa_append_switch(char *text, size_t size, wa_switch which, uint32_t value)
 {
-    wa_append(text, size, "-D%s=%u ", wa_switches[which].name, value);
+    wa_append_option(text, size, wa_switches[which].name, value);
+}
+
+void wa_append_option(char *text, size_t size, const char *name,
+                      uint32_t value)
+{
+    wa_append(text, size, "-D%s=%u ", name, value);
 }

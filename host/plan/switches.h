@@ -24,7 +24,10 @@ typedef struct wa_switch_bounds {
 extern const wa_switch_bounds wa_switches[WA_SWITCHES];
 
 /* Appends "-Dname=value ". */
-WA_SISTER void wa_append_switch(char *text, size_t size, wa_switch which,
+void wa_append_switch(char *text, size_t size, wa_switch which,
+                      uint32_t value);
+/* The same of a switch by its name, of those that the sister has. */
+WA_SISTER void wa_append_option(char *text, size_t size, const char *name,
                                 uint32_t value);
 
 #endif

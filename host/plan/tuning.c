@@ -262,54 +262,63 @@ void wa_describe_tuning(char *text, size_t size)
 
 /* ---- Looking up ---- */
 
-typedef struct lookup {
-    wa_tuned_kernel kernel;
-    const wa_problem *problem; /* or */
-    const wa_linear_key *layer;
-    const wa_device *device;
-    size_t passed_over; /* still to be */
-} lookup;
+static const char by_caller[] = "measured best, says a row that was loaded";
+static const char by_us[] = "measured best on devices of this kind";
 
-/* Is it the row that is looked for? */
-static bool is_next(lookup *find, const wa_tuned_row *row)
-{
-    const bool fits =
-        find->layer
-            ? wa_linear_row_fits(row, find->kernel, find->layer, find->device)
-            : wa_tuned_row_fits(row, find->kernel, find->problem,
-                                find->device);
-    return fits && find->passed_over-- == 0;
-}
+/* Sees rows, the last one first; true ends the search. */
+typedef bool row_visitor(void *data, const wa_tuned_row *row,
+                         const char *reason);
 
-static bool find_loaded(lookup *find, const row_list *list,
-                        wa_tuned_shape *shape)
+static bool visit_loaded(const row_list *list, row_visitor *visit, void *data)
 {
     for (size_t i = list->count; i-- > 0;)
-        if (is_next(find, &list->rows[i])) {
-            *shape = list->rows[i].shape;
+        if (visit(data, &list->rows[i], by_caller))
             return true;
-        }
     return false;
 }
 
-static bool find_built_in(lookup *find, wa_tuned_shape *shape)
+static bool visit_built_in(const char *const *rows, size_t count,
+                           row_visitor *visit, void *data)
 {
-    const char *const *rows =
-        find->layer ? wa_built_in_linear_rows : wa_built_in_rows;
-    size_t count = WA_BUILT_IN_ROWS;
-    if (find->layer)
-        for (count = 0; rows[count]; count++)
-            ;
     for (size_t i = count; i-- > 0;) {
-        const char *text = rows[i];
         wa_tuned_row row;
-        if (!wa_tuned_row_parse(text, strlen(text), &row) &&
-            is_next(find, &row)) {
-            *shape = row.shape;
+        if (!wa_tuned_row_parse(rows[i], strlen(rows[i]), &row) &&
+            visit(data, &row, by_us))
             return true;
-        }
     }
     return false;
+}
+
+/* All rows that a plan may take, the best first. */
+static bool visit_rows(const wa_device *device, const char *const *built_in,
+                       size_t count, row_visitor *visit, void *data)
+{
+    if (device->ignores_tuning)
+        return false;
+    wa_tuning_lock_take();
+    read_environment();
+    const bool taken = visit_loaded(&from_environment, visit, data) ||
+                       visit_loaded(&from_program, visit, data);
+    wa_tuning_lock_release();
+    return taken || visit_built_in(built_in, count, visit, data);
+}
+
+typedef struct lookup {
+    wa_tuned_kernel kernel;
+    const wa_problem *problem;
+    const wa_device *device;
+    size_t passed_over; /* still to be */
+    wa_tuned *found;
+} lookup;
+
+static bool take_next(void *data, const wa_tuned_row *row, const char *reason)
+{
+    lookup *l = data;
+    if (!wa_tuned_row_fits(row, l->kernel, l->problem, l->device) ||
+        l->passed_over-- > 0)
+        return false;
+    *l->found = (wa_tuned){row->shape, reason};
+    return true;
 }
 
 /* Where a shape keeps bias and mask follows from which the problem has. */
@@ -334,44 +343,37 @@ static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
     }
 }
 
-static bool find_row(lookup *find, wa_tuned *found)
-{
-    if (find->device->ignores_tuning)
-        return false;
-    found->reason = "measured best, says a row that was loaded";
-    wa_tuning_lock_take();
-    read_environment();
-    bool any = find_loaded(find, &from_environment, &found->shape) ||
-               find_loaded(find, &from_program, &found->shape);
-    wa_tuning_lock_release();
-    if (!any) {
-        found->reason = "measured best on devices of this kind";
-        any = find_built_in(find, &found->shape);
-    }
-    return any;
-}
-
 bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
                    const wa_device *device, size_t passed_over,
                    wa_tuned *found)
 {
-    lookup find = {.kernel = kernel,
-                   .problem = problem,
-                   .device = device,
-                   .passed_over = passed_over};
-    const bool any = find_row(&find, found);
-    if (any)
-        suit_problem(kernel, problem, &found->shape);
-    return any;
+    lookup l = {kernel, problem, device, passed_over, found};
+    if (!visit_rows(device, wa_built_in_rows, WA_BUILT_IN_ROWS, take_next, &l))
+        return false;
+    suit_problem(kernel, problem, &found->shape);
+    return true;
 }
 
-bool wa_find_tuned_linear(wa_tuned_kernel kernel, const wa_linear_key *key,
-                          const wa_device *device, size_t passed_over,
-                          wa_tuned *found)
+typedef struct offer {
+    const char *kernel;
+    const wa_device *device;
+    wa_row_taker *take;
+    void *data;
+} offer;
+
+static bool offer_row(void *data, const wa_tuned_row *row, const char *reason)
 {
-    lookup find = {.kernel = kernel,
-                   .layer = key,
-                   .device = device,
-                   .passed_over = passed_over};
-    return find_row(&find, found);
+    const offer *o = data;
+    const char *words = wa_tuned_row_of_sister(row, o->kernel, o->device);
+    return words && o->take(o->data, words, reason);
+}
+
+bool wa_offer_rows(const char *kernel, const wa_device *device,
+                   const char *const *built_in, wa_row_taker *take, void *data)
+{
+    offer o = {kernel, device, take, data};
+    size_t count = 0;
+    while (built_in[count])
+        count++;
+    return visit_rows(device, built_in, count, offer_row, &o);
 }

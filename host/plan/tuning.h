@@ -21,11 +21,14 @@ bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
                    const wa_device *device, size_t passed_over,
                    wa_tuned *found);
 
-/* The same for a kernel of a linear layer. */
-WA_SISTER bool wa_find_tuned_linear(wa_tuned_kernel kernel,
-                                    const wa_linear_key *key,
-                                    const wa_device *device,
-                                    size_t passed_over, wa_tuned *found);
+/* Offers the rows of the sister's kernel for the device, in that order, until
+ * one is taken: what they have behind the kernel's name and the device, and
+ * what a plan says of such a row. built_in: the sister's, NULL at the end.
+ * False: none was taken. */
+typedef bool wa_row_taker(void *data, const char *words, const char *reason);
+WA_SISTER bool wa_offer_rows(const char *kernel, const wa_device *device,
+                             const char *const *built_in, wa_row_taker *take,
+                             void *data);
 
 /* See winattn_load_tuning. Rows: those of a source that stay in place of
  * others for the same; text: at once, in bytes. */
@@ -43,7 +46,5 @@ WA_SISTER void wa_describe_tuning(char *text, size_t size);
 /* The rows that the library comes with, as text. */
 #define WA_BUILT_IN_ROWS 20
 extern const char *const wa_built_in_rows[WA_BUILT_IN_ROWS];
-/* And those of linear layers, of which the last is NULL. (tuning_linear.c) */
-extern const char *const wa_built_in_linear_rows[];
 
 #endif

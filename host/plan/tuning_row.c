@@ -14,20 +14,13 @@
 #define ANY "any"
 
 static const char *const kernels[WA_TUNED_KERNELS] = {
-    "local-forward", "matrix-forward", "local-backward", "matrix-backward",
-    "linear-cpu",    "linear-local",   "linear-matrix"};
+    "local-forward", "matrix-forward", "local-backward", "matrix-backward"};
+static const char *const tiers[] = {"-cpu", "-local", "-matrix"};
 static const char *const variants[WA_ROW_VARIANTS] = {ANY, "dot", "cosine",
                                                       "sliding"};
 static const char *const types[WA_ROW_TYPES] = {ANY, "fp32", "half"};
 static const char *const score_biases[WA_ROW_SCORE_BIASES] = {
     ANY, "none", "bias", "mask", "regions"};
-static const char *const calls[] = {"many", "few"};
-/* by their bits */
-static const char *const terms[] = {
-    "plain",    "norm",          "gelu",          "norm+gelu",
-    "residual", "norm+residual", "gelu+residual", "norm+gelu+residual",
-    ANY};
-
 /* ---- Shapes ---- */
 
 /* A number without sign and its end; false if there is none. */
@@ -76,34 +69,6 @@ static const wa_shape_field matrix_backward[] = {
     WA_MATRIX_GRADIENT_SHAPE(NUMBER) WA_MATRIX_SHAPE(NUMBER_OF_KEYS)};
 #undef MEMBER
 
-#define LINEAR(field, least, most)                                            \
-    {                                                                         \
-#field, WA_NO_SWITCH, least, most,                                    \
-            offsetof(wa_tuned_shape, linear.field)                            \
-    }
-static const wa_shape_field linear_cpu[] = {
-    LINEAR(block_rows, 1, WA_LARGEST_NUMBER),
-    LINEAR(block_columns, 1, WA_LARGEST_NUMBER),
-    LINEAR(stage_dims, 1, WA_LARGEST_NUMBER),
-    LINEAR(lanes, LEAST_LANES, MOST_LANES),
-    LINEAR(tile_rows, LEAST_TILE_ROWS, MOST_TILE_ROWS),
-    LINEAR(tile_vecs, LEAST_TILE_VECS, MOST_TILE_VECS)};
-static const wa_shape_field linear_local[] = {
-    LINEAR(block_rows, 1, WA_LARGEST_NUMBER),
-    LINEAR(block_columns, 1, WA_LARGEST_NUMBER),
-    LINEAR(stage_dims, 1, WA_LARGEST_NUMBER),
-    LINEAR(item_rows, LEAST_ITEM_ROWS, MOST_ITEM_ROWS),
-    LINEAR(item_columns, LEAST_ITEM_COLUMNS, MOST_ITEM_COLUMNS)};
-static const wa_shape_field linear_matrix[] = {
-    LINEAR(block_rows, 1, WA_LARGEST_NUMBER),
-    LINEAR(block_columns, 1, WA_LARGEST_NUMBER),
-    LINEAR(stage_dims, 1, WA_LARGEST_NUMBER),
-    LINEAR(stages, LEAST_STAGES, MOST_STAGES),
-    LINEAR(row_waves, LEAST_ROW_WAVES, MOST_ROW_WAVES),
-    LINEAR(column_waves, LEAST_COLUMN_WAVES, MOST_COLUMN_WAVES),
-    LINEAR(dim_waves, LEAST_DIM_WAVES, MOST_DIM_WAVES),
-    LINEAR(keeps_weight, 0, 1)};
-
 /* The numbers of a text, in their order; those from `least` on may be missing
  * together, and are 0 then. */
 static const struct {
@@ -119,20 +84,12 @@ static const struct {
     [WA_MATRIX_BACKWARD] = {{matrix_backward, COUNT(matrix_backward)},
                             COUNT(matrix_backward) - COUNT(matrix_forward) -
                                 1},
-    [WA_LINEAR_CPU] = {{linear_cpu, COUNT(linear_cpu)}, COUNT(linear_cpu)},
-    [WA_LINEAR_LOCAL] = {{linear_local, COUNT(linear_local)},
-                         COUNT(linear_local)},
-    [WA_LINEAR_MATRIX] = {{linear_matrix, COUNT(linear_matrix)},
-                          COUNT(linear_matrix) - 1},
 };
 _Static_assert(COUNT(matrix_backward) <= MOST_NUMBERS, "too many numbers");
 
-/* What is of two kernels is there if there are two, what is of weights that
- * stay if they do. */
+/* What is of two kernels is there if there are two. */
 static bool has_all(wa_tuned_kernel kernel, const wa_tuned_shape *shape)
 {
-    if (kernel == WA_LINEAR_MATRIX)
-        return shape->linear.keeps_weight != 0;
     return kernel != WA_MATRIX_BACKWARD ||
            shape->matrix_backward.block_keys != 0;
 }
@@ -260,41 +217,53 @@ static const char *read_problem(reader *from, wa_tuned_row *row)
     return NULL;
 }
 
-/* And one of a linear layer. */
-static const char *read_layer(reader *from, wa_tuned_row *row)
+/* And one of the sister's kernels: words that end with a shape. */
+static const char *read_sisters(reader *from, const char *kernel,
+                                wa_tuned_row *row)
 {
-    uint32_t type, few;
-    if (!read_name(from, types, COUNT(types), &type))
-        return "no type: any, fp32 or half";
-    row->type = (wa_row_type)type;
-    if (!read_name(from, calls, COUNT(calls), &few))
-        return "no calls: many or few";
-    row->linear.few = few != 0;
-    if (!read_name(from, terms, COUNT(terms), &row->linear.terms))
-        return "no terms: any, plain, or norm, gelu and residual in that "
-               "order "
-               "with + between them";
-    if (!read_size(from, true, &row->linear.in) ||
-        !read_size(from, true, &row->linear.out))
-        return "no numbers of features";
-    return NULL;
+    uint32_t numbers[MOST_NUMBERS];
+    bool quoted;
+    size_t words = 0;
+    wa_append(row->sister, sizeof row->sister, "%s", kernel);
+    for (; next_word(from, &quoted) && !quoted; words++)
+        wa_append(row->sister, sizeof row->sister, " %s", from->word);
+    if (strlen(row->sister) + 1 == sizeof row->sister)
+        return "its words are too long";
+    return words < 2 || quoted || !read_numbers(from->word, numbers)
+               ? "no shape"
+               : NULL;
+}
+
+/* It names a tier last, where winattn's own kernels name it first. */
+static bool is_of_sister(const char *kernel)
+{
+    const size_t length = strlen(kernel);
+    for (size_t i = 0; i < COUNT(tiers); i++) {
+        const size_t tail = strlen(tiers[i]);
+        if (length > tail && strcmp(kernel + length - tail, tiers[i]) == 0)
+            return length < WA_ROW_SISTER_SIZE / 2;
+    }
+    return false;
 }
 
 const char *wa_tuned_row_parse(const char *line, size_t length,
                                wa_tuned_row *row)
 {
     reader from = {line, line + length, ""};
-    uint32_t kernel;
+    char name[WA_ROW_DEVICE_SIZE];
+    uint32_t kernel = WA_TUNED_KERNELS;
     bool quoted;
     memset(row, 0, sizeof *row);
-    if (!read_name(&from, kernels, COUNT(kernels), &kernel))
+    const bool is_known = read_name(&from, kernels, COUNT(kernels), &kernel);
+    memcpy(name, from.word, sizeof name);
+    if (!is_known && !is_of_sister(name))
         return "it starts with no kernel that has rows";
-    row->kernel = (wa_tuned_kernel)kernel;
+    row->kernel = is_known ? (wa_tuned_kernel)kernel : WA_TUNED_KERNELS;
     if (!read_device(&from, row))
         return "no vendor with a capability, and no device's name in quotes";
-    const char *wrong = row->kernel >= WA_LINEAR_CPU
-                            ? read_layer(&from, row)
-                            : read_problem(&from, row);
+    if (!is_known)
+        return read_sisters(&from, name, row);
+    const char *wrong = read_problem(&from, row);
     if (wrong)
         return wrong;
     if (!next_word(&from, &quoted) || quoted ||
@@ -311,27 +280,33 @@ static void print_size(uint32_t number, char text[16])
         snprintf(text, 16, "%s", ANY);
 }
 
+/* Its device, as rows have it. */
+static void print_device(const wa_tuned_row *row, char *text, size_t size)
+{
+    if (row->device[0])
+        snprintf(text, size, "\"%s\"", row->device);
+    else
+        snprintf(text, size, "%s %u", wa_vendor_name(row->vendor),
+                 row->least_capability);
+}
+
 void wa_tuned_row_print(const wa_tuned_row *row, char *text, size_t size)
 {
     char device[WA_ROW_DEVICE_SIZE + 16], queries[16], keys[16], shape[128];
-    if (row->device[0])
-        snprintf(device, sizeof device, "\"%s\"", row->device);
-    else
-        snprintf(device, sizeof device, "%s %u", wa_vendor_name(row->vendor),
-                 row->least_capability);
-    const bool is_linear = row->kernel >= WA_LINEAR_CPU;
-    print_size(is_linear ? row->linear.in : row->queries, queries);
-    print_size(is_linear ? row->linear.out : row->keys, keys);
+    const char *words = strchr(row->sister, ' ');
+    print_device(row, device, sizeof device);
+    if (words) {
+        snprintf(text, size, "%.*s %s%s", (int)(words - row->sister),
+                 row->sister, device, words);
+        return;
+    }
+    print_size(row->queries, queries);
+    print_size(row->keys, keys);
     wa_tuned_shape_print(row->kernel, &row->shape, shape, sizeof shape);
-    if (is_linear)
-        snprintf(text, size, "%s %s %s %s %s %s %s %s", kernels[row->kernel],
-                 device, types[row->type], calls[row->linear.few],
-                 terms[row->linear.terms], queries, keys, shape);
-    else
-        snprintf(text, size, "%s %s %s %s %s %s %s %u %s",
-                 kernels[row->kernel], device, variants[row->variant],
-                 types[row->type], score_biases[row->score_bias], queries,
-                 keys, row->head_dim, shape);
+    snprintf(text, size, "%s %s %s %s %s %s %s %u %s", kernels[row->kernel],
+             device, variants[row->variant], types[row->type],
+             score_biases[row->score_bias], queries, keys, row->head_dim,
+             shape);
 }
 
 /* ---- What a row is for ---- */
@@ -408,30 +383,29 @@ bool wa_tuned_row_fits(const wa_tuned_row *row, wa_tuned_kernel kernel,
            row->head_dim == problem->head_dim;
 }
 
-wa_tuned_row wa_linear_row_of(wa_tuned_kernel kernel, const wa_linear_key *key,
-                              const wa_device *device,
-                              const wa_linear_shape *shape)
+void wa_tuned_device_print(const wa_device *device, char *text, size_t size)
 {
-    wa_tuned_row row = {.kernel = kernel,
-                        .type = key->half ? WA_ROW_HALF : WA_ROW_FP32,
-                        .linear = *key,
-                        .shape = {.linear = *shape}};
-    row.linear.half = false;
+    wa_tuned_row row = {.kernel = WA_TUNED_KERNELS};
     write_device(&row, device);
-    return row;
+    print_device(&row, text, size);
 }
 
-bool wa_linear_row_fits(const wa_tuned_row *row, wa_tuned_kernel kernel,
-                        const wa_linear_key *key, const wa_device *device)
+const char *wa_tuned_row_of_sister(const wa_tuned_row *row, const char *kernel,
+                                   const wa_device *device)
 {
-    const wa_linear_key *l = &row->linear;
-    return row->kernel == kernel && fits_device(row, device) &&
-           (row->type == WA_ROW_ALL_TYPES ||
-            row->type == (key->half ? WA_ROW_HALF : WA_ROW_FP32)) &&
-           l->few == key->few &&
-           (l->terms == WA_LINEAR_ANY_TERMS || l->terms == key->terms) &&
-           (l->in == 0 || l->in == key->in) &&
-           (l->out == 0 || l->out == key->out);
+    const size_t length = strlen(kernel);
+    return row->kernel == WA_TUNED_KERNELS && fits_device(row, device) &&
+                   strncmp(row->sister, kernel, length) == 0 &&
+                   row->sister[length] == ' '
+               ? row->sister + length + 1
+               : NULL;
+}
+
+/* Of a sister's row what is in front of the shape. */
+static size_t sister_words(const wa_tuned_row *row)
+{
+    const char *shape = strrchr(row->sister, ' ');
+    return shape ? (size_t)(shape - row->sister) : 0;
 }
 
 bool wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b)
@@ -441,9 +415,8 @@ bool wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b)
            strcmp(a->device, b->device) == 0 && a->variant == b->variant &&
            a->type == b->type && a->score_bias == b->score_bias &&
            a->queries == b->queries && a->keys == b->keys &&
-           a->head_dim == b->head_dim && a->linear.few == b->linear.few &&
-           a->linear.terms == b->linear.terms &&
-           a->linear.in == b->linear.in && a->linear.out == b->linear.out;
+           a->head_dim == b->head_dim && sister_words(a) == sister_words(b) &&
+           memcmp(a->sister, b->sister, sister_words(a)) == 0;
 }
 
 uint64_t wa_tuned_row_hash(const wa_tuned_row *row)
@@ -453,11 +426,10 @@ uint64_t wa_tuned_row_hash(const wa_tuned_row *row)
         row->least_capability, (uint32_t)row->variant,
         (uint32_t)row->type,   (uint32_t)row->score_bias,
         row->queries,          row->keys,
-        row->head_dim,         row->linear.few,
-        row->linear.terms,     row->linear.in,
-        row->linear.out};
+        row->head_dim};
     wa_hash hash = wa_hash_start();
     wa_hash_add(&hash, numbers, sizeof numbers);
     wa_hash_add(&hash, row->device, strlen(row->device));
+    wa_hash_add(&hash, row->sister, sister_words(row));
     return wa_hash_end(hash).a;
 }

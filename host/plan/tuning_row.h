@@ -4,9 +4,9 @@
  *
  *   matrix-backward NVIDIA 90 dot half bias 49 49 32 49:4:3:2:64:1:1
  *
- * or, of a linear layer of the sister library,
- *
- *   linear-matrix NVIDIA 90 half many gelu 96 384 128:128:96:2:2:4:1:1 */
+ * Rows of the sister library's kernels, whose names end with a tier, have
+ * words of its own between device and shape; it reads them when it makes a
+ * plan. */
 #ifndef WINATTN_TUNING_ROW_H
 #define WINATTN_TUNING_ROW_H
 
@@ -18,10 +18,7 @@ typedef enum wa_tuned_kernel {
     WA_MATRIX_FORWARD,
     WA_LOCAL_BACKWARD, /* one kernel makes everything of a window */
     WA_MATRIX_BACKWARD,
-    WA_LINEAR_CPU, /* from here on of linear layers */
-    WA_LINEAR_LOCAL,
-    WA_LINEAR_MATRIX,
-    WA_TUNED_KERNELS
+    WA_TUNED_KERNELS /* and one of the sister's */
 } wa_tuned_kernel;
 
 /* A backward pass of tier local, and how many of its work-groups a compute
@@ -37,8 +34,8 @@ typedef struct wa_gradient_pair {
 } wa_gradient_pair;
 
 /* In a row's text the numbers stand in the order of the struct's members,
- * with colons between them, of linear layers those of the tier; `resident` may
- * be missing, what is only of two kernels, and `keeps_weight`. */
+ * with colons between them; `resident` may be missing, and what is only of two
+ * kernels. */
 typedef union wa_tuned_shape {
     wa_local_shape local_forward;
     wa_matrix_shape matrix_forward;
@@ -46,23 +43,7 @@ typedef union wa_tuned_shape {
     wa_gradient_pair local_pair;
     wa_cpu_shape cpu; /* of which there are no rows */
     wa_matrix_gradient_shape matrix_backward;
-    wa_linear_shape linear;
 } wa_tuned_shape;
-
-/* What follows and precedes the sums of a linear layer, but for a bias. */
-#define WA_LINEAR_NORM 1u
-#define WA_LINEAR_GELU 2u
-#define WA_LINEAR_RESIDUAL 4u
-#define WA_LINEAR_ANY_TERMS 8u /* of a row only */
-
-/* Which linear layer, and which of its kernels: that for calls of few rows, or
- * of many. */
-typedef struct wa_linear_key {
-    bool half; /* fp16 and bf16; else fp32 */
-    bool few;
-    uint32_t terms;
-    uint32_t in, out; /* of a row: 0: any */
-} wa_linear_key;
 
 /* Each starts with "any". */
 typedef enum wa_row_variant {
@@ -92,6 +73,7 @@ typedef enum wa_row_score_bias {
 
 #define WA_ROW_DEVICE_SIZE 128
 #define WA_ROW_TEXT_SIZE 512
+#define WA_ROW_SISTER_SIZE 256
 
 typedef struct wa_tuned_row {
     wa_tuned_kernel kernel;
@@ -105,10 +87,10 @@ typedef struct wa_tuned_row {
     wa_row_score_bias score_bias;
     uint32_t queries, keys; /* 0: any, as in the sliding variant */
     uint32_t head_dim;
-    /* Of a linear layer, which has none of what starts with the variant but
-     * the type; `half` is the type's. */
-    wa_linear_key linear;
     wa_tuned_shape shape;
+    /* Of WA_TUNED_KERNELS, which has none of what starts with the variant: the
+     * kernel's name, and what is behind the device, with single spaces. */
+    char sister[WA_ROW_SISTER_SIZE];
 } wa_tuned_row;
 
 /* Reads a line of `length` characters. NULL, or why it is no row. */
@@ -127,16 +109,17 @@ wa_tuned_row wa_tuned_row_of(wa_tuned_kernel kernel, const wa_problem *problem,
                              const wa_device *device,
                              const wa_tuned_shape *shape);
 
-wa_tuned_row wa_linear_row_of(wa_tuned_kernel kernel, const wa_linear_key *key,
-                              const wa_device *device,
-                              const wa_linear_shape *shape);
-
 /* Was it measured for such problems and devices? */
 bool wa_tuned_row_fits(const wa_tuned_row *row, wa_tuned_kernel kernel,
                        const wa_problem *problem, const wa_device *device);
 
-bool wa_linear_row_fits(const wa_tuned_row *row, wa_tuned_kernel kernel,
-                        const wa_linear_key *key, const wa_device *device);
+/* Is it a row of the sister's kernel for the device? Then what is behind the
+ * kernel's name, else NULL. */
+const char *wa_tuned_row_of_sister(const wa_tuned_row *row, const char *kernel,
+                                   const wa_device *device);
+
+/* What a row for just this device has in front of its other words. */
+void wa_tuned_device_print(const wa_device *device, char *text, size_t size);
 
 /* Do both say the same but for the shape? */
 bool wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b);

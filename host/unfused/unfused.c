@@ -8,9 +8,9 @@
 #include "base/text.h"
 #include "device/buffer.h"
 #include "models/levels.h"
+#include "models/options.h"
 #include "models/swin_rules.h"
 #include "plan/defines.h"
-#include "plan/switches.h"
 #include "program/program.h"
 #include "program/source.h"
 #include "program/sources.h"
@@ -36,15 +36,15 @@ static void write_options(const unfused *u, char *text, size_t size)
     text[0] = 0;
     wa_append(text, size, "-cl-std=CL1.2 -cl-denorms-are-zero -DON_CPU=%d ",
               u->on_cpu);
-    wa_append_switch(text, size, WA_SWITCH(DTYPE), dtype);
-    wa_append_switch(text, size, WA_SWITCH(HAS_FMA), device->has_fma);
-    wa_append_switch(text, size, WA_SWITCH(LANES), u->lanes);
+    wa_append_option(text, size, WA_OPTION(DTYPE), dtype);
+    wa_append_option(text, size, WA_OPTION(HAS_FMA), device->has_fma);
+    wa_append_option(text, size, WA_OPTION(LANES), u->lanes);
     wa_append_half_vectors(device, dtype, text, size);
     /* models/linear.cl is there for its GELU */
-    wa_append_switch(text, size, WA_SWITCH(NORM), 0);
-    wa_append_switch(text, size, WA_SWITCH(HAS_BIAS), 0);
-    wa_append_switch(text, size, WA_SWITCH(HAS_RESIDUAL), 0);
-    wa_append_switch(text, size, WA_SWITCH(ACTIVATION), 1);
+    wa_append_option(text, size, WA_OPTION(NORM), 0);
+    wa_append_option(text, size, WA_OPTION(HAS_BIAS), 0);
+    wa_append_option(text, size, WA_OPTION(HAS_RESIDUAL), 0);
+    wa_append_option(text, size, WA_OPTION(ACTIVATION), 1);
     if (device->miscompiles_barriers && !u->on_cpu)
         wa_append(text, size, "-cl-opt-disable ");
     wa_append(text, size, "%s", u->build_options);

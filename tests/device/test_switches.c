@@ -15,6 +15,7 @@
 #include "program/source.h"
 #ifdef TESTS_HAVE_MODELS
 #include "models/linear_plan.h"
+#include "models/options.h"
 #include "models/rows.h"
 #endif
 
@@ -85,16 +86,24 @@ static bool replace(const char *defines, const char *name, const char *value,
     return true;
 }
 
+#define BOUNDS(name, least, most) {#name, most},
+static const wa_switch_bounds all[] = {SWITCHES(BOUNDS)
+#ifdef TESTS_HAVE_MODELS
+                                           MODEL_SWITCHES(BOUNDS)
+#endif
+};
+#define ALL (sizeof all / sizeof *all)
+
 /* Which switches were left out, and given a value that is too large: in one
  * kernel each, as REQUIRE does the same in all. */
 typedef struct switches_tried {
-    bool missing[WA_SWITCHES], too_large[WA_SWITCHES];
+    bool missing[ALL], too_large[ALL];
 } switches_tried;
 
-static void check_switch(const wa_step *step, const char *defines, int i,
+static void check_switch(const wa_step *step, const char *defines, size_t i,
                          switches_tried *tried)
 {
-    const wa_switch_bounds *s = &wa_switches[i];
+    const wa_switch_bounds *s = &all[i];
     char changed[1024], value[24];
     if (!is_optional(s->name) && !tried->missing[i]) {
         tried->missing[i] = true;
@@ -114,15 +123,15 @@ static void check_switch(const wa_step *step, const char *defines, int i,
 /* The kernel builds, and requires each switch that it is given. */
 static void check_step(const wa_step *step, switches_tried *tried)
 {
-    char defines[1024], unused[1024], required[80 * WA_SWITCHES] = "";
+    char defines[1024], unused[1024], required[80 * ALL] = "";
     /* of an option for NVIDIA's compiler nothing else knows */
     snprintf(defines, sizeof defines, "%s", step->defines);
     char *foreign = strstr(defines, "-cl-nv-");
     if (foreign)
         *foreign = 0;
     announce("%s %s\n", step->kernel, defines);
-    for (int i = 0; i < WA_SWITCHES; i++) {
-        const char *name = wa_switches[i].name;
+    for (size_t i = 0; i < ALL; i++) {
+        const char *name = all[i].name;
         if (!replace(defines, name, NULL, unused))
             continue;
         check_switch(step, defines, i, tried);

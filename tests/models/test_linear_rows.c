@@ -10,7 +10,7 @@
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "linear_case.h"
-#include "models/linear_shapes.h"
+#include "models/linear_rows.h"
 
 static void load(const char *text)
 {
@@ -27,6 +27,43 @@ static wa_linear_layout layout_of(const wa_linear_problem *p,
     if (wa_linear_plan_make(p, told, excluded, &layout) != WINATTN_SUCCESS)
         fail_msg("%s: %s", told->name, winattn_last_reason());
     return layout;
+}
+
+/* ---- Texts ---- */
+
+/* What a row was read from is printed again. */
+static void rows_are_printed(void **state)
+{
+    (void)state;
+    static const char *const more[] = {
+        "linear-local NVIDIA 90 fp32 few norm+gelu+residual 9 7 1:2:3:4:8",
+        "linear-cpu NVIDIA 90 fp32 many norm 8 9 1:2:3:4:5:6", NULL};
+    const char *const *lists[] = {wa_linear_built_in_rows, more};
+    for (int i = 0; i < 2; i++)
+        for (const char *const *row = lists[i]; *row; row++) {
+            char kernel[32], type[8], calls[8], terms[32], shape[64];
+            char text[WA_ROW_TEXT_SIZE];
+            wa_linear_problem p = {.dtype = WINATTN_FP32};
+            wa_linear_shape s;
+            winattn_tier tier = WINATTN_TIER_CPU;
+            assert_int_equal(
+                sscanf(*row, "%31s NVIDIA 90 %7s %7s %31s %u %u %63s", kernel,
+                       type, calls, terms, &p.in, &p.out, shape),
+                7);
+            while (strcmp(kernel, wa_linear_row_kernel(tier)) != 0)
+                tier++;
+            p.dtype = strcmp(type, "half") ? WINATTN_FP32 : WINATTN_BF16;
+            p.layer_norm = strstr(terms, "norm") != NULL;
+            p.activation = strstr(terms, "gelu") ? WINATTN_ACTIVATION_GELU
+                                                 : WINATTN_ACTIVATION_NONE;
+            p.has_residual = strstr(terms, "residual") != NULL;
+            assert_true(wa_linear_shape_parse(tier, shape, &s));
+            wa_linear_row_print(&p, tier,
+                                strcmp(calls, "few") ? WA_LINEAR_MANY
+                                                     : WA_LINEAR_FEW,
+                                &s, text, sizeof text);
+            assert_string_equal(strstr(*row, " 90 ") + 4, text);
+        }
 }
 
 /* ---- What plans take ---- */
@@ -71,8 +108,17 @@ static void rows_that_are_not_legal(void **state)
 {
     (void)state;
     static const struct {
-        const char *shape, *why;
+        const char *words, *why; /* words: or a shape alone */
     } rows[] = {
+        {"dot many any any any 64:64:32:2:2:2:1", "no type"},
+        {"half any any any any 64:64:32:2:2:2:1", "no calls"},
+        {"half few gelu+norm 9 9 64:64:32:2:2:2:1", "no terms"},
+        {"half few gelu 0 9 64:64:32:2:2:2:1", "no numbers of features"},
+        {"half few gelu 9 9 9 64:64:32:2:2:2:1", "no shape"},
+        {"64:64:32:2:2:2", "no shape"},
+        {"64:64:32:2:2:2:1:1:9", "no shape"},
+        {"64:64:32:2:2:2:1:0", "no shape"},
+        {"64:64:32:2:2:2:1 7:7", "more than a row"},
         {"64:64:32:1:2:2:1", "bounds"},  /* a single stage */
         {"64:64:32:9:2:2:1", "bounds"},  /* nine */
         {"64:64:512:2:2:2:1", "bounds"}, /* of more numbers than may be */
@@ -91,15 +137,15 @@ static void rows_that_are_not_legal(void **state)
     const wa_linear_layout own = layout_of(&fc1, h200);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[WA_ROW_TEXT_SIZE];
-        snprintf(text, sizeof text,
-                 "linear-matrix NVIDIA 90 half many gelu 97 384 %s",
-                 rows[i].shape);
+        snprintf(text, sizeof text, "linear-matrix NVIDIA 90 %s%s",
+                 rows[i].words[0] > '9' ? "" : "half many gelu 97 384 ",
+                 rows[i].words);
         load(text);
         const wa_linear_layout layout = layout_of(&fc1, h200);
         assert_string_equal(layout.kernel[WA_LINEAR_MANY].defines,
                             own.kernel[WA_LINEAR_MANY].defines);
         if (!strstr(layout.not_taken, rows[i].why))
-            fail_msg("%s: %s", rows[i].shape, layout.not_taken);
+            fail_msg("%s: %s", rows[i].words, layout.not_taken);
         load(NULL);
     }
     /* a better one that is not legal hides no other */
@@ -126,21 +172,26 @@ static void weights_do_not_stay_everywhere(void **state)
                          .dim_waves = 1,
                          .keeps_weight = 1};
     p.in = 96;
-    assert_null(wa_linear_check_matrix(&p, h200, &s));
+    assert_null(wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s));
     p.has_residual = true;
-    assert_null(wa_linear_check_matrix(&p, h200, &s));
+    assert_null(wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s));
     s.stages = 3;
-    assert_non_null(strstr(wa_linear_check_matrix(&p, h200, &s), "too early"));
+    assert_non_null(
+        strstr(wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s),
+               "too early"));
     p.has_residual = false;
-    assert_null(wa_linear_check_matrix(&p, h200, &s));
+    assert_null(wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s));
     p.layer_norm = true;
-    assert_non_null(strstr(wa_linear_check_matrix(&p, h200, &s), "norm"));
+    assert_non_null(strstr(
+        wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s), "norm"));
     p.layer_norm = false;
     p.in = 64 * 96 + 1;
-    assert_non_null(strstr(wa_linear_check_matrix(&p, h200, &s), "stages"));
+    assert_non_null(strstr(
+        wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s), "stages"));
     p.in = 96;
     p.dtype = WINATTN_FP32;
-    assert_non_null(strstr(wa_linear_check_matrix(&p, h200, &s), "fp16"));
+    assert_non_null(strstr(
+        wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s), "fp16"));
 }
 
 /* ---- Anything that somebody may write ---- */
@@ -274,6 +325,7 @@ static void plans_say_where_shapes_are_from(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_printed),
         cmocka_unit_test(rows_are_taken),
         cmocka_unit_test(rows_that_are_not_legal),
         cmocka_unit_test(weights_do_not_stay_everywhere),

@@ -35,14 +35,17 @@ static void check_rows(const char *const *rows, size_t count)
     }
 }
 
+/* Of the sister's kernels, whose words it reads itself. */
+static const char *const of_sister[] = {
+    "x-matrix NVIDIA 90 half some 96 384 64:96:96:3:2:2:1:1",
+    "x-matrix NVIDIA 90 half some 96 385 64:96:96:3:2:2:1:1",
+    "y-cpu \"A GPU (rev 2)\" any 8"};
+
 static void built_in_rows(void **state)
 {
     (void)state;
-    size_t linear = 0;
-    while (wa_built_in_linear_rows[linear])
-        linear++;
     check_rows(wa_built_in_rows, WA_BUILT_IN_ROWS);
-    check_rows(wa_built_in_linear_rows, linear);
+    check_rows(of_sister, sizeof of_sister / sizeof *of_sister);
 }
 
 static const struct {
@@ -54,10 +57,7 @@ static const struct {
      "1:2:3:4:5:6:7:8:9:10",
      NULL},
     {"local-backward \"x\" cosine half regions 4 5 6 1:2:3:4:5:6:7:8:1", NULL},
-    {"linear-matrix NVIDIA 90 half many gelu 96 384 64:96:96:3:2:2:1:1", NULL},
-    {"linear-matrix AMD 0 any few any any any 64:96:96:3:2:2:1", NULL},
-    {"linear-local \"x y\" fp32 few norm+gelu+residual any 7 1:2:3:4:8", NULL},
-    {"linear-cpu Intel 0 fp32 many plain 8 any 1:2:3:4:5:6", NULL},
+    {"x-local  AMD 0 any words 1:2:3\r", NULL},
     {"", "no kernel"},
     {"local", "no kernel"},
     {"\"local-forward\" NVIDIA 80", "no kernel"},
@@ -86,23 +86,14 @@ static const struct {
      "no shape"},
     {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:7 8",
      "more than"},
-    {"linear NVIDIA 90 half many any any any 1:2:3:4:5:6:7", "no kernel"},
-    {"linear-matrix half many any any any 1:2:3:4:5:6:7", "no vendor"},
-    {"linear-matrix NVIDIA 90 dot half many any any any 1:2:3:4:5:6:7",
-     "no type"},
-    {"linear-matrix NVIDIA 90 half any any any any 1:2:3:4:5:6:7", "no calls"},
-    {"linear-matrix NVIDIA 90 half few gelu+norm 9 9 1:2:3:4:5:6:7",
-     "no terms"},
-    {"linear-matrix NVIDIA 90 half few gelu 0 9 1:2:3:4:5:6:7",
-     "no numbers of features"},
-    {"linear-matrix NVIDIA 90 half few gelu 9 9", "no shape"},
-    {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6", "no shape"},
-    {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6:7:1:9",
-     "no shape"},
-    {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6:7:0", "no shape"},
-    {"linear-local NVIDIA 90 half few gelu 9 9 1:2:3:4", "no shape"},
-    {"linear-cpu NVIDIA 90 half few gelu 9 9 1:2:3:4:5", "no shape"},
-    {"linear-cpu NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6 7", "more than"},
+    {"x NVIDIA 90 half 1:2:3", "no kernel"},
+    {"-matrix NVIDIA 90 half 1:2:3", "no kernel"},
+    {"matrix-forwards NVIDIA 90 half 1:2:3", "no kernel"},
+    {"x-matrix half 1:2:3", "no vendor"},
+    {"x-matrix NVIDIA 90 1:2:3", "no shape"},
+    {"x-matrix NVIDIA 90 half", "no shape"},
+    {"x-matrix NVIDIA 90 half 1:2: ", "no shape"},
+    {"x-matrix NVIDIA 90 half 1:2 \"3\"", "no shape"},
 };
 
 static void rows_are_read(void **state)
@@ -209,43 +200,42 @@ static void loaded_rows(void **state)
     load(NULL);
 }
 
-/* Those of linear layers are for the kernel, the device and the layer that
- * they name; the last comes first, and rows of attention stand beside them. */
-static void rows_of_linear_layers(void **state)
+typedef struct offered {
+    char words[4][64];
+    size_t count, wanted; /* is taken */
+} offered;
+
+static bool take(void *data, const char *words, const char *reason)
+{
+    offered *o = data;
+    assert_non_null(strstr(reason, "measured"));
+    snprintf(o->words[o->count++], sizeof o->words[0], "%s", words);
+    return o->count == o->wanted;
+}
+
+/* Rows of the sister are offered for the kernel and the device that they name,
+ * the last one first, and built-in ones behind those that were loaded; one
+ * with the same words replaces another. */
+static void rows_of_the_sister(void **state)
 {
     (void)state;
+    static const char *const built_in[] = {"x-matrix NVIDIA 80 a 8:8", NULL};
     const wa_device *h200 = device_named("H200");
-    wa_linear_key key = {.half = true, .in = 96, .out = 288};
-    wa_tuned found;
-    load("matrix-forward NVIDIA 90 dot half any 49 49 32 49:49:4:2:2:64:1\n"
-         "linear-matrix NVIDIA 90 any many any any any 1:1:1:2:1:1:1\n"
-         "linear-matrix NVIDIA 90 half many plain 96 288 2:1:1:2:1:1:1:1\n"
-         "linear-matrix NVIDIA 90 fp32 many plain 96 288 3:1:1:2:1:1:1\n"
-         "linear-matrix NVIDIA 100 half many plain 96 288 4:1:1:2:1:1:1\n"
-         "linear-matrix NVIDIA 90 half many gelu 96 288 5:1:1:2:1:1:1\n"
-         "linear-matrix NVIDIA 90 half few plain 96 288 6:1:1:2:1:1:1\n"
-         "linear-local NVIDIA 90 half many plain 96 288 7:1:1:4:4\n"
-         "linear-matrix NVIDIA 90 half many plain 96 96 8:1:1:2:1:1:1\n");
-    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 0, &found));
-    assert_int_equal(found.shape.linear.block_rows, 2);
-    assert_int_equal(found.shape.linear.keeps_weight, 1);
-    assert_non_null(strstr(found.reason, "loaded"));
-    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 1, &found));
-    assert_int_equal(found.shape.linear.block_rows, 1);
-    key.few = true;
-    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 0, &found));
-    assert_int_equal(found.shape.linear.block_rows, 6);
-    assert_false(wa_find_tuned_linear(WA_LINEAR_CPU, &key, h200, 0, &found));
-    key.few = false;
-    key.terms = WA_LINEAR_GELU;
-    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 0, &found));
-    assert_int_equal(found.shape.linear.block_rows, 5);
-    /* the same again replaces it */
-    load("linear-matrix NVIDIA 90 half many gelu 96 288 9:1:1:2:1:1:1");
-    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 0, &found));
-    assert_int_equal(found.shape.linear.block_rows, 9);
-    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 1, &found));
-    assert_int_equal(found.shape.linear.block_rows, 1);
+    offered o = {.count = 0}, one = {.wanted = 2};
+    load("x-matrix NVIDIA 90 a b 1:1\n"
+         "matrix-forward NVIDIA 90 dot half any 49 49 32 49:49:4:2:2:64:1\n"
+         "x-matrix NVIDIA 90 a 2:2\n"
+         "x-matrix NVIDIA 100 a 3:3\n"
+         "x-local NVIDIA 90 a 4:4\n"
+         "xx-matrix NVIDIA 90 a 5:5\n"
+         "x-matrix NVIDIA 90 a  b 6:6\n");
+    assert_false(wa_offer_rows("x-matrix", h200, built_in, take, &o));
+    assert_int_equal(o.count, 3);
+    assert_string_equal(o.words[0], "a b 6:6");
+    assert_string_equal(o.words[1], "a 2:2");
+    assert_string_equal(o.words[2], "a 8:8");
+    assert_true(wa_offer_rows("x-matrix", h200, built_in, take, &one));
+    assert_int_equal(one.count, 2);
     load(NULL);
 }
 
@@ -304,7 +294,7 @@ static void wild_rows(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(built_in_rows), cmocka_unit_test(rows_are_read),
-    cmocka_unit_test(loaded_rows),   cmocka_unit_test(rows_of_linear_layers),
+    cmocka_unit_test(loaded_rows),   cmocka_unit_test(rows_of_the_sister),
     cmocka_unit_test(wild_rows),
 };
 const test_group plan_rows = TEST_GROUP(NULL, tests);

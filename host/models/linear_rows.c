@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/linear_rows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define ANY "any"
+#define MOST_FEATURES 0x7fffffffu
+
+/* As winattn's own (plan/tuning.c): each beats the model by 4% or more.
+ * Measured on one H200, driver 580.159.04, November 2026, in fp16, as layers
+ * of Swin-T at batch 64
+ * (bench/decisions/short-layers-keep-their-weights.md). Blocks are not much
+ * larger than the model's, so that smaller batches keep as many work-groups.
+ */
+const char *const wa_linear_built_in_rows[] = {
+    "linear-matrix NVIDIA 90 half many plain 96 288 128:96:96:2:4:2:1:1",
+    "linear-matrix NVIDIA 90 half many residual 96 96 64:96:96:2:4:1:1:1",
+    "linear-matrix NVIDIA 90 half many gelu 96 384 64:192:96:2:2:4:1:1",
+    "linear-matrix NVIDIA 90 half many plain 192 576 128:144:64:3:4:3:1:1",
+    "linear-matrix NVIDIA 90 half many residual 192 192 64:96:64:3:4:2:1:1",
+    "linear-matrix NVIDIA 90 half many residual 1536 384 96:96:96:2:2:2:1",
+    "linear-matrix NVIDIA 90 half many plain 768 2304 96:96:96:2:2:2:1",
+    "linear-matrix NVIDIA 90 half many gelu 768 3072 96:96:96:2:2:2:1",
+    "linear-matrix NVIDIA 90 half many residual 3072 768 96:96:96:2:2:2:1",
+    NULL};
+
+/* ---- Shapes ---- */
+
+/* Where the numbers of a text go; the last of tier matrix is there if it is
+ * not 0. */
+#define AT(field) offsetof(wa_linear_shape, field)
+static const size_t cpu[] = {AT(block_rows), AT(block_columns), AT(stage_dims),
+                             AT(lanes),      AT(tile_rows),     AT(tile_vecs)};
+static const size_t local[] = {AT(block_rows), AT(block_columns),
+                               AT(stage_dims), AT(item_rows),
+                               AT(item_columns)};
+static const size_t matrix[] = {
+    AT(block_rows), AT(block_columns), AT(stage_dims), AT(stages),
+    AT(row_waves),  AT(column_waves),  AT(dim_waves),  AT(keeps_weight)};
+
+static const struct {
+    const char *kernel;
+    const size_t *at;
+    size_t least, count;
+} of_tier[] = {
+    [WINATTN_TIER_CPU] = {"linear-cpu", cpu, COUNT(cpu), COUNT(cpu)},
+    [WINATTN_TIER_LOCAL] = {"linear-local", local, COUNT(local), COUNT(local)},
+    [WINATTN_TIER_MATRIX] = {"linear-matrix", matrix, COUNT(matrix) - 1,
+                             COUNT(matrix)}};
+
+const char *wa_linear_row_kernel(winattn_tier tier)
+{
+    return of_tier[tier].kernel;
+}
+
+/* A number without sign, behind which the text moves. */
+static bool read_number(const char **text, uint32_t most, uint32_t *number)
+{
+    char *end;
+    if (**text < '0' || **text > '9')
+        return false;
+    const unsigned long value = strtoul(*text, &end, 10);
+    *text = end;
+    *number = (uint32_t)value;
+    return value <= most;
+}
+
+bool wa_linear_shape_parse(winattn_tier tier, const char *text,
+                           wa_linear_shape *shape)
+{
+    size_t count = 0;
+    memset(shape, 0, sizeof *shape);
+    do {
+        uint32_t number;
+        if (count == of_tier[tier].count ||
+            !read_number(&text, WA_LARGEST_NUMBER, &number))
+            return false;
+        memcpy((char *)shape + of_tier[tier].at[count++], &number,
+               sizeof number);
+    } while (*text == ':' && *text++);
+    return !*text && (count == of_tier[tier].least ||
+                      (count == of_tier[tier].count && shape->keeps_weight));
+}
+
+void wa_linear_shape_print(winattn_tier tier, const wa_linear_shape *shape,
+                           char *text, size_t size)
+{
+    const size_t count = of_tier[tier].count -
+                         (tier == WINATTN_TIER_MATRIX && !shape->keeps_weight);
+    text[0] = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t number;
+        memcpy(&number, (const char *)shape + of_tier[tier].at[i],
+               sizeof number);
+        wa_append(text, size, "%s%u", i ? ":" : "", number);
+    }
+}
+
+/* ---- Rows ---- */
+
+static const char *const types[] = {ANY, "fp32", "half"};
+static const char *const calls[] = {"many", "few"};
+/* by their bits: a norm, GELU, a residual */
+static const char *const terms[] = {
+    "plain",    "norm",          "gelu",          "norm+gelu",
+    "residual", "norm+residual", "gelu+residual", "norm+gelu+residual",
+    ANY};
+#define ANY_TERMS (COUNT(terms) - 1)
+
+/* For which kernel of which layers a shape was measured; of a row, 0 and
+ * ANY_TERMS stand for any. */
+typedef struct row_key {
+    size_t type, calls, terms;
+    uint32_t in, out;
+} row_key;
+
+static row_key key_of(const wa_linear_problem *p, wa_linear_kernel_id id)
+{
+    return (row_key){p->dtype == WINATTN_FP32 ? 1 : 2, id == WA_LINEAR_FEW,
+                     (p->layer_norm ? 1u : 0u) | (p->activation ? 2u : 0u) |
+                         (p->has_residual ? 4u : 0u),
+                     p->in, p->out};
+}
+
+void wa_linear_row_print(const wa_linear_problem *problem, winattn_tier tier,
+                         wa_linear_kernel_id id, const wa_linear_shape *shape,
+                         char *text, size_t size)
+{
+    const row_key key = key_of(problem, id);
+    char numbers[128];
+    wa_linear_shape_print(tier, shape, numbers, sizeof numbers);
+    snprintf(text, size, "%s %s %s %u %u %s", types[key.type],
+             calls[key.calls], terms[key.terms], key.in, key.out, numbers);
+}
+
+static bool read_name(const char *word, const char *const *names, size_t count,
+                      size_t *index)
+{
+    for (*index = 0; *index < count; ++*index)
+        if (strcmp(names[*index], word) == 0)
+            return true;
+    return false;
+}
+
+static bool read_features(const char *word, uint32_t *number)
+{
+    *number = 0;
+    return strcmp(word, ANY) == 0 ||
+           (read_number(&word, MOST_FEATURES, number) && !*word &&
+            *number > 0);
+}
+
+/* NULL, or what is wrong with a row's words. */
+static const char *read_row(const char *words, winattn_tier tier, row_key *key,
+                            wa_linear_shape *shape)
+{
+    char type[16] = "", call[16] = "", term[32] = "", in[16] = "",
+         out[16] = "", numbers[128] = "";
+    int end = 0;
+    sscanf(words, "%15s %15s %31s %15s %15s %127s%n", type, call, term, in,
+           out, numbers, &end);
+    if (!read_name(type, types, COUNT(types), &key->type))
+        return "no type: any, fp32 or half";
+    if (!read_name(call, calls, COUNT(calls), &key->calls))
+        return "no calls: many or few";
+    if (!read_name(term, terms, COUNT(terms), &key->terms))
+        return "no terms: any, plain, or norm, gelu and residual in that "
+               "order with + between them";
+    if (!read_features(in, &key->in) || !read_features(out, &key->out))
+        return "no numbers of features";
+    if (!wa_linear_shape_parse(tier, numbers, shape))
+        return "no shape of that kernel";
+    return words[end] ? "more than a row" : NULL;
+}
+
+/* ---- What plans take ---- */
+
+typedef struct search {
+    const wa_linear_problem *problem;
+    const wa_device *device;
+    winattn_tier tier;
+    wa_linear_kernel_id id;
+    wa_linear_layout *layout;
+    wa_linear_shape *shape;
+} search;
+
+static bool fits(const row_key *row, const row_key *own)
+{
+    return (row->type == 0 || row->type == own->type) &&
+           row->calls == own->calls &&
+           (row->terms == ANY_TERMS || row->terms == own->terms) &&
+           (row->in == 0 || row->in == own->in) &&
+           (row->out == 0 || row->out == own->out);
+}
+
+static bool take(void *data, const char *words, const char *reason)
+{
+    const search *s = data;
+    const row_key own = key_of(s->problem, s->id);
+    char *not_taken = s->layout->not_taken;
+    wa_linear_shape shape;
+    row_key key;
+    const char *why = read_row(words, s->tier, &key, &shape);
+    if (!why && !fits(&key, &own))
+        return false;
+    if (!why)
+        why = wa_linear_check_shape(s->problem, s->device, s->tier, &shape);
+    if (why) {
+        if (!not_taken[0])
+            snprintf(not_taken, WA_REASON_SIZE, "%s", why);
+        return false;
+    }
+    *s->shape = shape;
+    s->layout->source[s->id] = reason;
+    return true;
+}
+
+bool wa_linear_measured(const wa_linear_problem *problem,
+                        const wa_device *device, winattn_tier tier,
+                        wa_linear_kernel_id id, wa_linear_layout *layout,
+                        wa_linear_shape *shape)
+{
+    search s = {problem, device, tier, id, layout, shape};
+    /* shapes of other devices have longer loops */
+    return !device->loop_limit &&
+           wa_offer_rows(wa_linear_row_kernel(tier), device,
+                         wa_linear_built_in_rows, take, &s);
+}
