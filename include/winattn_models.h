@@ -66,8 +66,8 @@ typedef enum winattn_activation {
  *
  * where mean and variance (that of the whole population) are the row's (Ba et
  * al. 2016, section 3.1), and each part that the descriptor does not name is
- * left out. All of it is fp32 but for what is multiplied: norm(x) is rounded
- * to the storage type first on WINATTN_TIER_MATRIX.
+ * left out. All of it is fp32 but for norm(x), which is rounded to the storage
+ * type before it is multiplied.
  *
  * Accuracy, against fp64 on the same inputs: the error of a row of y is at
  * most 5e-6 in fp32, 5e-4 in fp16 and 4e-3 in bf16, with TF32 allowed 2e-3, in
@@ -114,8 +114,8 @@ WINATTN_MODELS_API winattn_status winattn_linear_plan_create(
 WINATTN_MODELS_API void winattn_linear_plan_destroy(winattn_linear_plan *plan);
 
 /** Bytes of workspace that a call with so many rows needs: 0 without
- * layer_norm; with it some of each row, or, on WINATTN_TIER_MATRIX, as many as
- * x without gaps has. It never shrinks as rows grow. */
+ * layer_norm; with it as many as x without gaps has. It never shrinks as rows
+ * grow. */
 WINATTN_MODELS_API winattn_status winattn_linear_plan_workspace_size(
     const winattn_linear_plan *plan, cl_ulong rows, size_t *size);
 

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the kernels of linear layers share: y = residual + act(norm(x) W^T +
- * b), x [rows][in], W [out][in], y [rows][out].
+ * What the kernels of linear layers share: y = residual + act(x W^T + b), x
+ * [rows][in], W [out][in], y [rows][out]. Rows to be normalised are so before
+ * (norm_rows.cl).
  *
- *   NORM        1: rows are normalised as they are read, by numbers that
- *               linear_statistics left in the workspace; 0 on matrix units
  *   HAS_BIAS, HAS_RESIDUAL
  *   ACTIVATION  0 none, 1 GELU */
 #include "common/storage.cl"
 #include "models/linear_args.h"
 #include "models/model_switches.h"
 
-REQUIRE(NORM)
 REQUIRE(HAS_BIAS)
 REQUIRE(HAS_RESIDUAL)
 REQUIRE(ACTIVATION)
@@ -30,8 +28,6 @@ REQUIRE(LIMITS_REGISTERS)
 #define LINEAR_PARAMETERS                                                     \
     const linear_args args, __global const storage *x,                        \
         __global const storage *weight, __global const storage *bias,         \
-        __global const storage *norm_weight,                                  \
-        __global const storage *norm_bias, __global const float *statistics,  \
         __global const storage *residual, __global storage *y
 
 /* Each tensor from its start on. Statements of a kernel. */
@@ -39,9 +35,6 @@ REQUIRE(LIMITS_REGISTERS)
     x += args.x;                                                              \
     weight += args.weight;                                                    \
     bias += args.bias;                                                        \
-    norm_weight += args.norm_weight;                                          \
-    norm_bias += args.norm_bias;                                              \
-    statistics += args.statistics;                                            \
     residual += args.residual;                                                \
     y += args.y;
 

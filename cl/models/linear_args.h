@@ -14,17 +14,12 @@
 typedef struct linear_args {
     arg_u64 rows;
     arg_u64 first_row; /* of the launch */
-    arg_u64 x, weight, bias, norm_weight, norm_bias, residual, y;
-    arg_u64 statistics; /* of rows, in floats of the workspace */
+    arg_u64 x, weight, bias, residual, y;
     /* from row to row */
     arg_u32 x_stride, weight_stride, residual_stride, y_stride;
     arg_u32 in, out;
     arg_u32 flags;
-    arg_f32 eps;
+    arg_u32 unused;
 } linear_args;
-
-/* What is known of a row: [row][LINEAR_STATISTICS], its mean and 1 /
- * sqrt(variance + eps). */
-#define LINEAR_STATISTICS 2
 
 #endif

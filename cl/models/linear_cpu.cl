@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A linear layer on a CPU: a work-item makes BLOCK_ROWS x BLOCK_COLUMNS of y,
  * STAGE_DIMS numbers of each row at a time. These it copies, in fp32: rows of
- * x as they are, normalised where that is wanted, and a panel of columns,
- * which are rows of W, transposed. A tile of TILE_ROWS x TILE_VECS vectors of
- * sums stays in registers.
+ * x as they are and a panel of columns, which are rows of W, transposed. A
+ * tile of TILE_ROWS x TILE_VECS vectors of sums stays in registers.
  *
  *                 panel [STAGE_DIMS][TILE_VECS vectors]
  *                +-----+
@@ -91,25 +90,14 @@ INLINE vec load_some(__global const storage *row, uint k, uint in)
  */
 INLINE void copy_rows(float xs[BLOCK_ROWS][STAGE_DIMS],
                       __global const storage *x, ulong first, uint k,
-                      const linear_args *args,
-                      __global const storage *norm_weight,
-                      __global const storage *norm_bias,
-                      __global const float *statistics)
+                      const linear_args *args)
 {
     for (int r = 0; r < BLOCK_ROWS; r++) {
         const ulong row = min(first + r, args->rows - 1);
-#if NORM
-        const float2 numbers = vload2(row, statistics);
-#endif
         for (uint v = 0; v < STAGE_VECS; v++) {
             const uint at = k + v * LANES;
-            vec some = load_some(x + row * args->x_stride, at, args->in);
-#if NORM
-            some = FMA((some - numbers.x) * numbers.y,
-                       load_some(norm_weight, at, args->in),
-                       load_some(norm_bias, at, args->in));
-#endif
-            JOIN(vstore, LANES)(some, v, xs[r]);
+            JOIN(vstore, LANES)
+            (load_some(x + row * args->x_stride, at, args->in), v, xs[r]);
         }
     }
 }
@@ -200,8 +188,7 @@ LINEAR_KERNEL(1) void linear_cpu(LINEAR_PARAMETERS)
             for (int v = 0; v < TILE_VECS; v++)
                 sums[p][r][v] = (vec)(0.0f);
     for (uint k = 0; k < args.in; k += STAGE_DIMS) {
-        copy_rows(xs, x, first_row, k, &args, norm_weight, norm_bias,
-                  statistics);
+        copy_rows(xs, x, first_row, k, &args);
         for (int p = 0; p < panels; p++) {
             const uint column = first_column + p * PANEL;
             for (int i = 0; i < STAGE_DIMS; i += LANES)

@@ -109,21 +109,6 @@ INLINE void keep(__local float *stage, const int pitch, const float4 *quads,
     }
 }
 
-#if NORM
-/* Quads of x become those of norm(x); behind a row's end they stay 0. */
-INLINE void normalise(float4 *quads, const float2 *row_numbers, uint k,
-                      __global const storage *norm_weight,
-                      __global const storage *norm_bias, uint in, int item)
-{
-    UNROLL_FOR (int t = 0; t < X_TURNS; t++) {
-        const uint at = k + quad_number(item, t);
-        quads[t] = FMA((quads[t] - row_numbers[t].x) * row_numbers[t].y,
-                       load_quad(norm_weight, at, in, 0),
-                       load_quad(norm_bias, at, in, 0));
-    }
-}
-#endif
-
 /* sums += a stage's products. */
 INLINE void multiply(float sums[ITEM_ROWS][ITEM_COLUMNS],
                      __local const float *xs, __local const float *ws,
@@ -194,21 +179,11 @@ LINEAR_KERNEL(GROUP) SUB_GROUP_SIZE void linear_local(LINEAR_PARAMETERS)
     UNROLL_FOR (int r = 0; r < ITEM_ROWS; r++)
         UNROLL_FOR (int c = 0; c < ITEM_COLUMNS; c++)
             sums[r][c] = 0.0f;
-#if NORM
-    float2 row_numbers[X_TURNS];
-    UNROLL_FOR (int t = 0; t < X_TURNS; t++)
-        row_numbers[t] = vload2(
-            min(first_row + quad_row(item, t), args.rows - 1), statistics);
-#endif
     fetch(x_quads, X_TURNS, BLOCK_ROWS, x, first_row, args.rows, args.x_stride,
           0, args.in, wide_x, item);
     fetch(w_quads, W_TURNS, BLOCK_COLUMNS, weight, first_column, args.out,
           args.weight_stride, 0, args.in, wide_weight, item);
     for (uint k = 0; k < args.in; k += STAGE_DIMS) {
-#if NORM
-        normalise(x_quads, row_numbers, k, norm_weight, norm_bias, args.in,
-                  item);
-#endif
         barrier(CLK_LOCAL_MEM_FENCE); /* the last stage was read */
         keep(xs, X_PITCH, x_quads, X_TURNS, BLOCK_ROWS, item);
         keep(ws, W_PITCH, w_quads, W_TURNS, BLOCK_COLUMNS, item);

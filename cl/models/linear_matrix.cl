@@ -5,7 +5,6 @@
  * STAGE_DIMS numbers of each row of x and of W come to a stage of a ring in
  * local memory while waves compute from another (linear_ring.cl).
  *
- * Rows to be normalised are so before (norm_rows.cl).
  *
  * Where a call has few tiles, DIM_WAVES waves share one: each multiplies some
  * of a stage's numbers, and their sums are added up in the end. */

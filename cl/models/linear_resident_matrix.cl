@@ -15,7 +15,7 @@
 
 REQUIRE(WEIGHT_STAGES)
 
-typedef char has_halves[DTYPE != 0 && DIM_WAVES == 1 && NORM == 0 ? 1 : -1];
+typedef char has_halves[DTYPE != 0 && DIM_WAVES == 1 ? 1 : -1];
 
 #define RESULT_CHUNKS (BLOCK_COLUMNS / CHUNK)
 #define RESULT_TURNS ((BLOCK_ROWS * RESULT_CHUNKS + GROUP - 1) / GROUP)

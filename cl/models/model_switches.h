@@ -5,21 +5,17 @@
 #define MODEL_SWITCHES_H
 
 #define MODEL_SWITCHES(X)                                                     \
-    /* Linear layers: 1: rows of x are normalised as they are read;           \
-     * 1: there is a bias, a residual; what follows the sum, 0 nothing, 1     \
-     * GELU; columns of a work tile; a work-item's tile of it (local);        \
-     * rows of a work-group (linear_statistics); waves of a work-group below  \
-     * and beside each other, and those that share the sums of a tile         \
-     * (matrix); stages of W that stay in local memory                        \
-     * (linear_resident_matrix) */                                            \
-    X(NORM, 0, 1)                                                             \
+    /* Linear layers: 1: there is a bias, a residual; what follows the sum,   \
+     * 0 nothing, 1 GELU; columns of a work tile; a work-item's tile of it    \
+     * (local); waves of a work-group below and beside each other, and those  \
+     * that share the sums of a tile (matrix); stages of W that stay in local \
+     * memory (linear_resident_matrix) */                                     \
     X(HAS_BIAS, 0, 1)                                                         \
     X(HAS_RESIDUAL, 0, 1)                                                     \
     X(ACTIVATION, 0, 1)                                                       \
     X(BLOCK_COLUMNS, 1, 4096)                                                 \
     X(ITEM_ROWS, 4, 16)                                                       \
     X(ITEM_COLUMNS, 4, 16)                                                    \
-    X(ROW_GROUP, 1, 1024)                                                     \
     X(ROW_WAVES, 1, 32)                                                       \
     X(COLUMN_WAVES, 1, 32)                                                    \
     X(DIM_WAVES, 1, 32)                                                       \

@@ -47,7 +47,7 @@ static winattn_status check_kernel(const winattn_linear_plan *plan, int i)
                        "the kernel built for work-groups of %llu, not %u",
                        (unsigned long long)size, wanted);
     /* a norm of long rows has these in slow memory, and still pays */
-    if (plan->layout.tier != WINATTN_TIER_MATRIX || i == WA_LINEAR_STATISTICS)
+    if (plan->layout.tier != WINATTN_TIER_MATRIX || i == WA_LINEAR_NORM)
         return WINATTN_SUCCESS;
     error = clGetKernelWorkGroupInfo(plan->kernels[i], id,
                                      CL_KERNEL_PRIVATE_MEM_SIZE,
@@ -226,7 +226,7 @@ static winattn_status build(winattn_linear_plan *plan,
         if (!wa_linear_plan_tier(p, device, p->tier, shape, &plan->layout))
             return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
                            plan->layout.refusals[p->tier]);
-        wa_linear_write_statistics(p, device, &plan->layout);
+        wa_linear_write_norm(p, device, &plan->layout);
         WA_TRY(build_kernels(plan));
     }
     WA_TRY(wa_program_set_origin(wa_session_programs(plan->session),
@@ -351,10 +351,7 @@ winattn_status winattn_linear_plan_describe(const winattn_linear_plan *plan,
                   "few rows: of calls with less than %u blocks of %u x %u\n",
                   layout->few_groups, layout->few_rows, layout->few_columns);
     describe_kernel(plan, WA_LINEAR_FEW, "few rows ", all, sizeof all);
-    describe_kernel(plan, WA_LINEAR_STATISTICS,
-                    layout->tier == WINATTN_TIER_MATRIX ? "norm "
-                                                        : "statistics ",
-                    all, sizeof all);
+    describe_kernel(plan, WA_LINEAR_NORM, "norm ", all, sizeof all);
     if (layout->not_taken[0])
         wa_append(all, sizeof all, "measured shape not taken: %s\n",
                   layout->not_taken);

@@ -4,12 +4,13 @@
 
 #include "base/status.h"
 #include "launch/arguments.h"
+#include "models/levels.h"
 #include "models/linear.h"
 
 #include "../cl/models/linear_args.h"
 
 /* The same size on host and device, whatever the compiler. */
-_Static_assert(sizeof(linear_args) == 112, "linear_args has padding");
+_Static_assert(sizeof(linear_args) == 88, "linear_args has padding");
 
 /* Work-groups of a launch: their work-items have numbers of 32 bits. */
 #define MOST_ITEMS (1ull << 31)
@@ -18,11 +19,6 @@ _Static_assert(sizeof(linear_args) == 112, "linear_args has padding");
 static uint32_t vector_of(const wa_linear_problem *problem)
 {
     return problem->dtype == WINATTN_FP32 ? 4 : 2 * 4;
-}
-
-static uint32_t size_of(const wa_linear_problem *problem)
-{
-    return problem->dtype == WINATTN_FP32 ? 4 : 2;
 }
 
 /* Do rows start, and vectors of them end, on multiples of 16 bytes? */
@@ -55,15 +51,13 @@ static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
 static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l,
                            uint64_t start)
 {
-    const uint32_t size = size_of(p);
+    const uint32_t size = wa_element_size(p->dtype);
     linear_args args;
     memset(&args, 0, sizeof args);
     args.rows = l->rows;
     args.x = l->x.offset / size;
     args.weight = l->weight.offset / size;
     args.bias = l->bias.offset / size;
-    args.norm_weight = l->norm_weight.offset / size;
-    args.norm_bias = l->norm_bias.offset / size;
     args.residual = l->residual.offset / size;
     args.y = l->y.offset / size;
     args.x_stride = (cl_uint)l->x_stride;
@@ -73,17 +67,7 @@ static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l,
     args.in = p->in;
     args.out = p->out;
     args.flags = flags_of(p, l, start);
-    args.eps = p->eps;
     return args;
-}
-
-static winattn_status set_buffers(cl_kernel kernel, const cl_mem *buffers,
-                                  cl_uint count)
-{
-    for (cl_uint i = 0; i < count; i++)
-        WA_TRY(wa_set_arg(kernel, i + 1, sizeof buffers[i],
-                          buffers[i] ? &buffers[i] : NULL));
-    return WINATTN_SUCCESS;
 }
 
 /* Launches of a kernel whose work-groups have some rows, and so many of them
@@ -134,7 +118,7 @@ static winattn_status append_norm(const winattn_linear_plan *plan,
                                   winattn_linear *call, wa_kernel_chain *chain)
 {
     const wa_linear_problem *p = &plan->problem;
-    const uint32_t size = size_of(p);
+    const uint32_t size = wa_element_size(p->dtype);
     wa_row_plan norm = plan->layout.norm;
     wa_row_call now = {.from = call->x,
                        .weight = call->norm_weight,
@@ -143,7 +127,7 @@ static winattn_status append_norm(const winattn_linear_plan *plan,
                        .stride = (uint32_t)call->x_stride,
                        .eps = p->eps};
     const uint64_t most = MOST_ITEMS / norm.team;
-    norm.kernel = plan->kernels[WA_LINEAR_STATISTICS];
+    norm.kernel = plan->kernels[WA_LINEAR_NORM];
     for (uint64_t done = 0; done < call->rows; done += now.rows) {
         now.from.offset = call->x.offset + done * call->x_stride * size;
         now.to.offset = call->workspace.offset + done * p->in * size;
@@ -161,34 +145,18 @@ static winattn_status append_all(const winattn_linear_plan *plan,
                                  wa_kernel_chain *chain)
 {
     const wa_linear_problem *p = &plan->problem;
-    const wa_linear_layout *layout = &plan->layout;
-    const bool on_the_way =
-        p->layer_norm && layout->tier != WINATTN_TIER_MATRIX;
-    winattn_linear own = *given;
-    if (p->layer_norm && !on_the_way)
-        WA_TRY(append_norm(plan, &own, chain));
-    const winattn_linear *linear = &own;
-    linear_args args = args_of(p, linear, chain->start);
-    const cl_mem workspace = on_the_way ? linear->workspace.buffer : NULL;
-    const cl_mem buffers[] = {
-        linear->x.buffer,         linear->weight.buffer,
-        linear->bias.buffer,      linear->norm_weight.buffer,
-        linear->norm_bias.buffer, workspace,
-        linear->residual.buffer,  linear->y.buffer};
-    if (on_the_way) {
-        args.statistics = linear->workspace.offset / 4;
-        const cl_mem of_rows[] = {linear->x.buffer, workspace};
-        const cl_kernel kernel = plan->kernels[WA_LINEAR_STATISTICS];
-        WA_TRY(set_buffers(kernel, of_rows, 2));
-        WA_TRY(append_launches(&layout->kernel[WA_LINEAR_STATISTICS], kernel,
-                               args, 1, chain));
-    }
-    WA_TRY(set_buffers(plan->kernels[id], buffers,
-                       sizeof buffers / sizeof *buffers));
+    const wa_linear_kernel *planned = &plan->layout.kernel[id];
+    winattn_linear l = *given;
+    if (p->layer_norm)
+        WA_TRY(append_norm(plan, &l, chain));
+    const cl_mem buffers[] = {l.x.buffer, l.weight.buffer, l.bias.buffer,
+                              l.residual.buffer, l.y.buffer};
+    for (cl_uint i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        WA_TRY(wa_set_arg(plan->kernels[id], i + 1, sizeof buffers[i],
+                          buffers[i] ? &buffers[i] : NULL));
     return append_launches(
-        &layout->kernel[id], plan->kernels[id], args,
-        wa_linear_blocks(p->out, layout->kernel[id].shape.block_columns),
-        chain);
+        planned, plan->kernels[id], args_of(p, &l, chain->start),
+        wa_linear_blocks(p->out, planned->shape.block_columns), chain);
 }
 
 winattn_status wa_linear_append_as(const winattn_linear_plan *plan,

@@ -9,9 +9,6 @@
 #include "models/levels.h"
 #include "models/linear.h"
 
-#include "../cl/common/args.h"
-#include "../cl/models/linear_args.h"
-
 #define MOST_IN 65536u
 #define MOST_OUT 1048576u
 #define LESS_THAN_ROWS (1ull << 32)
@@ -65,9 +62,7 @@ winattn_status wa_linear_read(const winattn_linear_desc *given,
 uint64_t wa_linear_workspace(const winattn_linear_plan *plan, uint64_t rows)
 {
     const wa_linear_problem *p = &plan->problem;
-    const uint64_t row = plan->layout.tier == WINATTN_TIER_MATRIX
-                             ? p->in * (p->dtype == WINATTN_FP32 ? 4ull : 2)
-                             : LINEAR_STATISTICS * 4ull;
+    const uint64_t row = p->in * (uint64_t)wa_element_size(p->dtype);
     return p->layer_norm ? (rows * row + 15) / 16 * 16 : 0;
 }
 
@@ -78,7 +73,7 @@ static winattn_status check_tensor(const winattn_linear_plan *plan,
                                    uint64_t columns, uint64_t stride,
                                    uint64_t *start)
 {
-    const uint32_t size = plan->problem.dtype == WINATTN_FP32 ? 4 : 2;
+    const uint32_t size = wa_element_size(plan->problem.dtype);
     if (!at->buffer && used)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);
     if (!at->buffer)

@@ -9,9 +9,6 @@
 #include "models/options.h"
 #include "plan/defines.h"
 
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
-
 static void append(wa_linear_kernel *kernel, const char *name, uint32_t value)
 {
     wa_append_option(kernel->defines, sizeof kernel->defines, name, value);
@@ -107,9 +104,6 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
     wa_append_option(text, size, WA_OPTION(DTYPE), problem->dtype);
     wa_append_option(text, size, WA_OPTION(HAS_FMA), device->has_fma);
     wa_append_half_vectors(device, problem->dtype, text, size);
-    /* on a matrix unit norms are in memory before */
-    wa_append_option(text, size, WA_OPTION(NORM),
-                     problem->layer_norm && tier != WINATTN_TIER_MATRIX);
     wa_append_option(text, size, WA_OPTION(HAS_BIAS), problem->has_bias);
     wa_append_option(text, size, WA_OPTION(HAS_RESIDUAL),
                      problem->has_residual);
@@ -124,12 +118,17 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
         wa_append(text, size, "-cl-opt-disable ");
 }
 
-static void write_norm(const wa_linear_problem *problem,
-                       const wa_device *device, wa_linear_layout *layout)
+void wa_linear_write_norm(const wa_linear_problem *problem,
+                          const wa_device *device, wa_linear_layout *layout)
 {
-    wa_linear_kernel *kernel = &layout->kernel[WA_LINEAR_STATISTICS];
-    const wa_row_desc desc = {
-        .job = WA_ROW_NORM, .dtype = problem->dtype, .row_size = problem->in};
+    wa_linear_kernel *kernel = &layout->kernel[WA_LINEAR_NORM];
+    const wa_row_desc desc = {.job = WA_ROW_NORM,
+                              .dtype = problem->dtype,
+                              .on_cpu = layout->tier == WINATTN_TIER_CPU,
+                              .row_size = problem->in};
+    memset(kernel, 0, sizeof *kernel);
+    if (!problem->layer_norm)
+        return;
     snprintf(kernel->name, sizeof kernel->name, "%s",
              wa_row_lay_out(&desc, device, &layout->norm, kernel->defines,
                             sizeof kernel->defines));
@@ -137,39 +136,4 @@ static void write_norm(const wa_linear_problem *problem,
     kernel->work_group = layout->norm.team * layout->norm.teams;
     kernel->local_bytes =
         layout->norm.team > 1 ? 2ull * kernel->work_group * sizeof(float) : 0;
-}
-
-/* Work-items of a row: one on CPUs, else as many as have a vector of it each.
- */
-void wa_linear_write_statistics(const wa_linear_problem *problem,
-                                const wa_device *device,
-                                wa_linear_layout *layout)
-{
-    wa_linear_kernel *kernel = &layout->kernel[WA_LINEAR_STATISTICS];
-    char *text = kernel->defines;
-    const size_t size = sizeof kernel->defines;
-    memset(kernel, 0, sizeof *kernel);
-    if (!problem->layer_norm)
-        return;
-    if (layout->tier == WINATTN_TIER_MATRIX) {
-        write_norm(problem, device, layout);
-        return;
-    }
-    const uint32_t lanes = device->is_cpu && device->vector_lanes >= 8 ? 8 : 4;
-    uint32_t items = 1, most = MIN(device->max_work_group, 128u);
-    while (!device->is_cpu && items < 64 && 2 * items <= most &&
-           items * lanes < problem->in)
-        items *= 2;
-    kernel->rows = device->is_cpu ? 1 : MAX(most / items, 1);
-    kernel->work_group = items * kernel->rows;
-    kernel->local_bytes = items > 1 ? kernel->work_group * 4 : 0;
-    snprintf(kernel->name, sizeof kernel->name, "linear_statistics");
-    wa_append_option(text, size, WA_OPTION(DTYPE), problem->dtype);
-    wa_append_option(text, size, WA_OPTION(HAS_FMA), device->has_fma);
-    wa_append_half_vectors(device, problem->dtype, text, size);
-    wa_append_option(text, size, WA_OPTION(ROW_ITEMS), items);
-    wa_append_option(text, size, WA_OPTION(ROW_GROUP), kernel->rows);
-    wa_append_option(text, size, WA_OPTION(LANES), lanes);
-    if (items > 1 && device->miscompiles_barriers)
-        wa_append(text, size, "-cl-opt-disable ");
 }

@@ -215,7 +215,7 @@ winattn_status wa_linear_plan_make(const wa_linear_problem *problem,
             continue;
         if (!layout->refusals[tier][0] &&
             wa_linear_plan_tier(problem, device, tier, NULL, layout)) {
-            wa_linear_write_statistics(problem, device, layout);
+            wa_linear_write_norm(problem, device, layout);
             return WINATTN_SUCCESS;
         }
         if (!first[0])

@@ -20,8 +20,7 @@ typedef struct wa_linear_kernel {
 
 /* Calls of many rows and of few may have kernels of their own. */
 typedef enum wa_linear_kernel_id {
-    /* of rows that are normalised; on tier matrix, norm_rows */
-    WA_LINEAR_STATISTICS,
+    WA_LINEAR_NORM, /* of rows, before: norm_rows */
     WA_LINEAR_MANY,
     WA_LINEAR_FEW,
     WA_LINEAR_KERNELS
@@ -30,7 +29,7 @@ typedef enum wa_linear_kernel_id {
 typedef struct wa_linear_layout {
     winattn_tier tier;
     wa_linear_kernel kernel[WA_LINEAR_KERNELS];
-    wa_row_plan norm; /* tier matrix: of norm_rows, without the kernel */
+    wa_row_plan norm; /* without the kernel */
     /* WA_LINEAR_FEW serves calls that have fewer blocks of so many rows and
      * columns, those of the model's shape; 0: none */
     uint32_t few_groups;
@@ -75,9 +74,8 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
                             const wa_device *device, winattn_tier tier,
                             const wa_linear_shape *shape,
                             wa_linear_kernel *kernel);
-/* And of a layout the kernel of rows' statistics, or of their norms. */
-void wa_linear_write_statistics(const wa_linear_problem *problem,
-                                const wa_device *device,
-                                wa_linear_layout *layout);
+/* And of a layout the kernel of norms. */
+void wa_linear_write_norm(const wa_linear_problem *problem,
+                          const wa_device *device, wa_linear_layout *layout);
 
 #endif

@@ -41,7 +41,6 @@ static void write_options(const unfused *u, char *text, size_t size)
     wa_append_option(text, size, WA_OPTION(LANES), u->lanes);
     wa_append_half_vectors(device, dtype, text, size);
     /* models/linear.cl is there for its GELU */
-    wa_append_option(text, size, WA_OPTION(NORM), 0);
     wa_append_option(text, size, WA_OPTION(HAS_BIAS), 0);
     wa_append_option(text, size, WA_OPTION(HAS_RESIDUAL), 0);
     wa_append_option(text, size, WA_OPTION(ACTIVATION), 1);

@@ -157,18 +157,6 @@ static const char *take_rows(const standin_launch *l, const linear_args *a,
     return NULL;
 }
 
-static const char *statistics_fault(const standin_launch *l, progress *p)
-{
-    linear_args a;
-    memcpy(&a, l->arguments[0].bytes, sizeof a);
-    const range all[] = {
-        range_of(l, 1, a.x, matrix(a.rows, a.x_stride, a.in),
-                 element_bytes(l)),
-        range_of(l, 2, a.statistics, (wide)a.rows * LINEAR_STATISTICS, 4)};
-    const char *fault = ranges_fault(all, 1, 0);
-    return fault ? fault : take_rows(l, &a, option(l, "-DROW_GROUP="), 1, p);
-}
-
 /* q, k and v stand side by side in what the projection wrote; what the
  * attention writes is the other projection's x, and lies elsewhere. */
 static const char *attention_fault(const standin_launch *l, progress *p)
@@ -198,7 +186,6 @@ static const char *linear_fault(const standin_launch *l, progress *p)
     linear_args a;
     memcpy(&a, l->arguments[0].bytes, sizeof a);
     const cl_uint size = element_bytes(l);
-    const bool norm = option(l, "-DNORM=") != 0;
     const bool has_bias = option(l, "-DHAS_BIAS=") != 0;
     const bool has_residual = option(l, "-DHAS_RESIDUAL=") != 0;
     const wide columns = option(l, "-DBLOCK_COLUMNS=");
@@ -206,15 +193,11 @@ static const char *linear_fault(const standin_launch *l, progress *p)
         range_of(l, 1, a.x, matrix(a.rows, a.x_stride, a.in), size),
         range_of(l, 2, a.weight, matrix(a.out, a.weight_stride, a.in), size),
         range_of(l, 3, a.bias, has_bias ? a.out : 0, size),
-        range_of(l, 4, a.norm_weight, norm ? a.in : 0, size),
-        range_of(l, 5, a.norm_bias, norm ? a.in : 0, size),
-        range_of(l, 6, a.statistics,
-                 norm ? (wide)a.rows * LINEAR_STATISTICS : 0, 4),
-        range_of(l, 7, a.residual,
+        range_of(l, 4, a.residual,
                  has_residual ? matrix(a.rows, a.residual_stride, a.out) : 0,
                  size),
-        range_of(l, 8, a.y, matrix(a.rows, a.y_stride, a.out), size)};
-    const char *fault = ranges_fault(all, 7, 1u << 6);
+        range_of(l, 5, a.y, matrix(a.rows, a.y_stride, a.out), size)};
+    const char *fault = ranges_fault(all, 4, 1u << 3);
     if (!fault)
         fault = wide_fault(l, &a);
     if (!fault && columns == 0)
@@ -222,7 +205,7 @@ static const char *linear_fault(const standin_launch *l, progress *p)
     if (!fault && a.first_row == 0)
         fault = between_fault(&a, &all[0], p);
     p->has_attention = false;
-    p->y = all[7];
+    p->y = all[4];
     p->first = a.y;
     p->columns = a.out;
     return fault ? fault
@@ -334,8 +317,6 @@ static const char *launch_fault(const standin_launch *l, progress *p)
     /* that kernels number in 32 bits */
     if (l->global / l->local > UINT32_MAX)
         return "more work-groups than kernels can number";
-    if (strcmp(name, "linear_statistics") == 0)
-        return statistics_fault(l, p);
     if (starts_with(name, "forward_"))
         return attention_fault(l, p);
     if (starts_with(name, "linear_"))

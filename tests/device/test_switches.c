@@ -170,8 +170,8 @@ static void illegal_switches_of_layers_are_refused(void **state)
         wa_linear_layout layout;
         memset(&layout, 0, sizeof layout);
         assert_true(planners[i](&problem, &told, NULL, &layout));
-        wa_linear_write_statistics(&problem, &told, &layout);
-        for (int k = i == 0 ? WA_LINEAR_STATISTICS : WA_LINEAR_MANY;
+        wa_linear_write_norm(&problem, &told, &layout);
+        for (int k = i == 0 ? WA_LINEAR_NORM : WA_LINEAR_MANY;
              k <= WA_LINEAR_MANY; k++) {
             wa_step step = {.kernel = layout.kernel[k].name};
             snprintf(step.defines, sizeof step.defines, "%s",

@@ -338,20 +338,16 @@ static winattn_linear call_of(linear_run *run, size_t workspace)
     return call;
 }
 
-/* On matrix units norms are a kernel of their own. */
+/* Norms are a kernel of their own. */
 static void check_description(const winattn_linear_plan *plan,
                               const linear_case *c)
 {
     char text[8192];
-    const bool is_matrix = c->tier == WINATTN_TIER_MATRIX;
     assert_int_equal(
         winattn_linear_plan_describe(plan, sizeof text, text, NULL),
         WINATTN_SUCCESS);
     assert_int_equal(strstr(text, "\nnorm kernel: norm_rows\n") != NULL,
-                     c->layer_norm && is_matrix);
-    assert_int_equal(
-        strstr(text, "\nstatistics kernel: linear_statistics\n") != NULL,
-        c->layer_norm && !is_matrix);
+                     c->layer_norm);
 }
 
 void run_linear(const linear_case *c, const wa_linear_shape *shape)
@@ -378,9 +374,9 @@ void run_linear(const linear_case *c, const wa_linear_shape *shape)
         winattn_linear_plan_workspace_size(plan, c->rows, &workspace),
         WINATTN_SUCCESS);
     const size_t size = c->dtype == WINATTN_FP32 ? 4 : 2;
-    const size_t row = c->tier == WINATTN_TIER_MATRIX ? c->in * size : 8;
-    assert_int_equal(workspace,
-                     c->layer_norm ? (c->rows * row + 15) / 16 * 16 : 0);
+    assert_int_equal(workspace, c->layer_norm
+                                    ? (c->rows * c->in * size + 15) / 16 * 16
+                                    : 0);
     check_description(plan, c);
     make_run(&run, c);
     const winattn_linear call = call_of(&run, workspace);

@@ -42,7 +42,7 @@ static void prepare(prepared *p)
                      WINATTN_SUCCESS);
     p->in = new_buffer(4096, CL_MEM_READ_WRITE);
     p->out = new_buffer(10 * 20 * 4, CL_MEM_READ_WRITE);
-    p->workspace = new_buffer(80, CL_MEM_READ_WRITE);
+    p->workspace = new_buffer(480, CL_MEM_READ_WRITE);
     p->call.struct_size = sizeof p->call;
     p->call.rows = 10;
     p->call.x.buffer = p->call.weight.buffer = p->call.bias.buffer =
@@ -148,7 +148,7 @@ static void wrong_calls_are_refused(void **state)
     refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "residual is NULL");
     c = p.call;
     c.workspace.buffer = NULL;
-    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "needs 80 bytes");
+    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "needs 480 bytes");
     c = p.call;
     c.workspace.offset = 16;
     refuses_call(&p, &c, WINATTN_WORKSPACE_TOO_SMALL, "workspace");
@@ -206,7 +206,7 @@ static void parts_that_a_plan_lacks_are_refused(void **state)
 }
 
 /* No rows are no launch, but an event; a queue out of order keeps the order of
- * statistics and layer. */
+ * norm and layer. */
 static void events_are_given(void **state)
 {
     (void)state;
@@ -327,7 +327,7 @@ static void plans_describe_themselves(void **state)
                      WINATTN_SUCCESS);
     assert_int_equal(strlen(text) + 1, needed);
     assert_non_null(strstr(text, "\ntier: "));
-    assert_non_null(strstr(text, "\nstatistics kernel: linear_statistics\n"));
+    assert_non_null(strstr(text, "\nnorm kernel: norm_rows\n"));
     assert_status(winattn_linear_plan_describe(p.plan, 5, NULL, NULL),
                   WINATTN_INVALID_ARGUMENT, "text is NULL");
     tear(&p);
@@ -352,13 +352,8 @@ static void check_planned(const wa_linear_problem *p, const wa_device *told)
     if (layout.tier != wanted)
         fail_msg("%s, %s: tier %s", told->name, types[p->dtype],
                  wa_tier_name(layout.tier));
-    assert_string_equal(layout.kernel[WA_LINEAR_STATISTICS].name,
-                        !p->layer_norm                  ? ""
-                        : wanted == WINATTN_TIER_MATRIX ? "norm_rows"
-                                                        : "linear_statistics");
-    const bool on_the_way = p->layer_norm && wanted != WINATTN_TIER_MATRIX;
-    assert_non_null(strstr(layout.kernel[WA_LINEAR_MANY].defines,
-                           on_the_way ? "-DNORM=1 " : "-DNORM=0 "));
+    assert_string_equal(layout.kernel[WA_LINEAR_NORM].name,
+                        p->layer_norm ? "norm_rows" : "");
     for (int i = 0; i < WA_LINEAR_KERNELS; i++) {
         const wa_linear_kernel *k = &layout.kernel[i];
         if (!k->name[0])

@@ -296,7 +296,7 @@ static void print_layout(const wa_linear_problem *problem,
     memset(&layout, 0, sizeof layout);
     if (!planner(problem, l->device, NULL, &layout))
         return;
-    wa_linear_write_statistics(problem, l->device, &layout);
+    wa_linear_write_norm(problem, l->device, &layout);
     for (int i = 0; i < WA_LINEAR_KERNELS; i++) {
         const wa_linear_kernel *kernel = &layout.kernel[i];
         if (kernel->name[0])
