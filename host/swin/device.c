@@ -133,15 +133,9 @@ bool device_make_buffer(const swin_device *device, cl_ulong bytes,
     if (bytes <= SIZE_MAX)
         *made = clCreateBuffer(device->context, CL_MEM_READ_WRITE,
                                (size_t)bytes, NULL, &error);
-    return device_has_buffer(device, bytes, what, error);
-}
-
-bool device_has_buffer(const swin_device *device, cl_ulong bytes,
-                       const char *what, cl_int error)
-{
-    cl_ulong most = 0;
     if (error == CL_SUCCESS)
         return true;
+    cl_ulong most = 0;
     clGetDeviceInfo(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most,
                     &most, NULL);
     fprintf(stderr,

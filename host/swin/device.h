@@ -28,9 +28,4 @@ bool device_print_all(void);
 bool device_make_buffer(const swin_device *device, cl_ulong bytes,
                         const char *what, cl_mem *made);
 
-/* The same of a call that used a buffer first, which is when some drivers
- * take its memory; error: what it returned. */
-bool device_has_buffer(const swin_device *device, cl_ulong bytes,
-                       const char *what, cl_int error);
-
 #endif

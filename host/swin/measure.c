@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Times whole calls, and their parts by themselves. */
+ * Times calls of a model, and of the same model unfused. */
 #define _POSIX_C_SOURCE 200809L
 #include "swin/measure.h"
 
@@ -9,7 +9,6 @@
 #include <time.h>
 
 #include "swin/compare.h"
-#include "swin/parts.h"
 
 #define BATCH_GPU 64
 #define BATCH_CPU 4
@@ -110,21 +109,14 @@ static void print_memory(const runner *r)
 }
 
 /* What is measured in turn. */
-typedef enum timed { WHOLE, LINEAR, ATTENTION, UNFUSED, TIMED } timed;
+typedef enum timed { WHOLE, UNFUSED, TIMED } timed;
 
 static void print_times(const runner *r, const timing *all)
 {
     const double whole = all[WHOLE].median;
-    const double linear = all[LINEAR].median;
-    const double attention = all[ATTENTION].median;
-    const double rest = whole - linear - attention;
     printf("batch %u: %.3f ms, %.1f pictures/s\n", (unsigned)r->batch,
            1e3 * whole, r->batch / whole);
     print_memory(r);
-    printf("  by themselves: linear layers %.3f ms (%.0f %%), attention %.3f "
-           "ms (%.0f %%); the rest %.3f ms (%.0f %%)\n",
-           1e3 * linear, 100 * linear / whole, 1e3 * attention,
-           100 * attention / whole, 1e3 * rest, 100 * rest / whole);
 }
 
 static void print_unfused(const comparison *c, const timing *all,
@@ -138,16 +130,12 @@ static void print_unfused(const comparison *c, const timing *all,
            bytes / MEBIBYTE, difference);
 }
 
-static bool measure_runner(const options *o, runner *r, parts *p,
-                           comparison *c)
+static bool measure_runner(const options *o, runner *r, comparison *c)
 {
     double *times = calloc(TIMED * MOST_TIMES, sizeof *times);
     double difference = 0;
-    timing all[TIMED] = {
-        [WHOLE] = {.call = call_model, .data = r},
-        [LINEAR] = {.call = parts_call_linear, .data = p},
-        [ATTENTION] = {.call = parts_call_attention, .data = p},
-        [UNFUSED] = {.call = comparison_call, .data = c}};
+    timing all[TIMED] = {[WHOLE] = {.call = call_model, .data = r},
+                         [UNFUSED] = {.call = comparison_call, .data = c}};
     const size_t count = c->model ? TIMED : UNFUSED;
     for (int i = 0; i < TIMED; i++)
         all[i].times = times ? times + (size_t)i * MOST_TIMES : NULL;
@@ -180,12 +168,10 @@ static bool measure_batch(const options *o, const swin_device *device,
     if (!runner_open(o, device, weights, config, batch, false, &r))
         return false;
     comparison c = {.r = &r};
-    parts *p = parts_open(o, device, config, batch);
-    if (p && !o->no_unfused)
+    if (!o->no_unfused)
         comparison_open(&r, weights, &c);
-    const bool good = p && measure_runner(o, &r, p, &c);
+    const bool good = measure_runner(o, &r, &c);
     comparison_close(&c);
-    parts_close(p);
     runner_close(&r);
     return good;
 }

@@ -5,9 +5,8 @@
 
 #include "swin/runner.h"
 
-/* Prints what batches and single pictures take, memory, what of the time
- * attention and linear layers take by themselves, and what the same model
- * takes unfused. */
+/* Prints what batches and single pictures take, memory, and what the same
+ * model takes unfused. */
 bool measure(const options *o, const swin_device *device,
              const winattn_swin_weights *weights,
              const winattn_swin_config *config);
