@@ -17,12 +17,19 @@ typedef enum linear_data {
     DATA_TAILS          /* sums from -12 to 12 */
 } linear_data;
 
+/* What a layer has besides a product, as bits. */
+enum {
+    NORM = 1,
+    BIAS = 2,
+    GELU = 4,
+    RESIDUAL = 8,
+    IN_PLACE = 24,      /* y lies where the residual does */
+    IN_ODD_MEMORY = 32, /* that the buffers use, from any element on */
+};
+
 typedef struct linear_case {
-    unsigned rows, in, out;
-    bool layer_norm, has_bias, gelu, has_residual;
-    bool in_place;      /* y lies where residual does */
-    unsigned spread;    /* elements between rows, and in front of tensors */
-    bool in_odd_memory; /* that the buffers use, from any element on */
+    unsigned rows, in, out, has;
+    unsigned spread; /* elements between rows, and in front of tensors */
     linear_data data;
     float eps;
     winattn_dtype dtype;
@@ -30,6 +37,14 @@ typedef struct linear_case {
     winattn_tier tier;
     unsigned seed;
 } linear_case;
+
+static inline bool linear_has(const linear_case *c, unsigned what)
+{
+    return (c->has & what) == what;
+}
+
+/* The layer's problem, as plans have it. */
+wa_linear_problem linear_problem_of(const linear_case *c);
 
 /* Runs the case, with a shape unless that is NULL, and fails the test where
  * the result is wrong or a byte was written that is not the result's. */

@@ -22,79 +22,33 @@ static const char *part = "all";
 
 static const linear_case table[] = {
     /* one of everything, then odd numbers of all */
-    {.rows = 1, .in = 1, .out = 1},
-    {.rows = 1, .in = 40, .out = 70, .has_bias = true},
-    {.rows = 37, .in = 96, .out = 1, .has_bias = true, .gelu = true},
-    {.rows = 70, .in = 33, .out = 51, .has_bias = true, .spread = 3},
-    {.rows = 33,
-     .in = 127,
-     .out = 65,
-     .gelu = true,
-     .has_residual = true,
-     .spread = 1},
-    {.rows = 40,
-     .in = 96,
-     .out = 96,
-     .has_bias = true,
-     .has_residual = true,
-     .spread = 8},
+    {1, 1, 1, 0, .spread = 0},
+    {1, 40, 70, BIAS, .spread = 0},
+    {37, 96, 1, BIAS | GELU, .spread = 0},
+    {70, 33, 51, BIAS, .spread = 3},
+    {33, 127, 65, GELU | RESIDUAL, .spread = 1},
+    {40, 96, 96, BIAS | RESIDUAL, .spread = 8},
     /* whole vectors: what models have */
-    {.rows = 49, .in = 96, .out = 288, .layer_norm = true, .has_bias = true},
-    {.rows = 64, .in = 64, .out = 64},
-    {.rows = 64,
-     .in = 128,
-     .out = 96,
-     .layer_norm = true,
-     .has_bias = true,
-     .gelu = true,
-     .has_residual = true},
-    {.rows = 50,
-     .in = 192,
-     .out = 48,
-     .has_bias = true,
-     .has_residual = true,
-     .in_place = true},
-    {.rows = 21,
-     .in = 50,
-     .out = 30,
-     .has_residual = true,
-     .in_place = true,
-     .spread = 5},
+    {49, 96, 288, NORM | BIAS, .spread = 0},
+    {64, 64, 64, 0, .spread = 0},
+    {64, 128, 96, NORM | BIAS | GELU | RESIDUAL, .spread = 0},
+    {50, 192, 48, BIAS | IN_PLACE, .spread = 0},
+    {21, 50, 30, IN_PLACE, .spread = 5},
     /* norms */
-    {.rows = 19, .in = 45, .out = 33, .layer_norm = true, .spread = 1},
-    {.rows = 9, .in = 1, .out = 20, .layer_norm = true},
-    {.rows = 20,
-     .in = 64,
-     .out = 40,
-     .layer_norm = true,
-     .data = DATA_CONSTANT_ROWS},
-    {.rows = 20,
-     .in = 100,
-     .out = 40,
-     .layer_norm = true,
-     .has_bias = true,
-     .data = DATA_OFFSET},
-    {.rows = 12, .in = 24, .out = 40, .layer_norm = true, .eps = 0.5f},
+    {19, 45, 33, NORM, .spread = 1},
+    {9, 1, 20, NORM, .spread = 0},
+    {20, 64, 40, NORM, .data = DATA_CONSTANT_ROWS},
+    {20, 100, 40, NORM | BIAS, .data = DATA_OFFSET},
+    {12, 24, 40, NORM, .eps = 0.5f},
     /* a stage more, and many */
-    {.rows = 35, .in = 520, .out = 40, .data = DATA_POSITIVE},
-    {.rows = 20, .in = 700, .out = 36, .layer_norm = true, .has_bias = true},
+    {35, 520, 40, 0, .data = DATA_POSITIVE},
+    {20, 700, 36, NORM | BIAS, .spread = 0},
     /* sums whose own rounding shows in the mean */
-    {.rows = 3, .in = 65536, .out = 4, .layer_norm = true, .data = DATA_MEAN},
+    {3, 65536, 4, NORM, .data = DATA_MEAN},
     /* GELU's tails */
-    {.rows = 30,
-     .in = 16,
-     .out = 200,
-     .has_bias = true,
-     .gelu = true,
-     .data = DATA_TAILS},
-    {.rows = 150, .in = 32, .out = 140, .has_bias = true, .gelu = true},
-    {.rows = 40,
-     .in = 96,
-     .out = 64,
-     .layer_norm = true,
-     .has_bias = true,
-     .has_residual = true,
-     .in_odd_memory = true},
+    {30, 16, 200, BIAS | GELU, .data = DATA_TAILS},
+    {150, 32, 140, BIAS | GELU, .spread = 0},
+    {40, 96, 64, NORM | BIAS | RESIDUAL | IN_ODD_MEMORY, .spread = 0},
 };
 #define ROWS (sizeof table / sizeof *table)
 
@@ -135,24 +89,10 @@ static int first_dtype(void)
     return unit && !unit->has_tf32 ? WINATTN_FP16 : WINATTN_FP32;
 }
 
-static wa_linear_problem problem_of(const linear_case *c)
-{
-    const wa_linear_problem p = {.dtype = c->dtype,
-                                 .tier = c->tier,
-                                 .allow_tf32 = c->allow_tf32,
-                                 .layer_norm = c->layer_norm,
-                                 .has_bias = c->has_bias,
-                                 .has_residual = c->has_residual,
-                                 .in = c->in,
-                                 .out = c->out,
-                                 .build_options = ""};
-    return p;
-}
-
 /* Has the device the local memory for it? Tiles of 32 take more. */
 static bool fits(const linear_case *c, const wa_linear_shape *shape)
 {
-    const wa_linear_problem p = problem_of(c);
+    const wa_linear_problem p = linear_problem_of(c);
     wa_session *session;
     assert_int_equal(wa_session_acquire(device.context, device.id, &session),
                      WINATTN_SUCCESS);
@@ -195,7 +135,7 @@ static void each_row_with_kept_weights(void **state)
         linear_case c = table[i];
         c.tier = tier;
         c.seed = (unsigned)i + 1;
-        if (c.layer_norm ||
+        if (linear_has(&c, NORM) ||
             (is_part("few") && (i + (size_t)(unit - wa_matrix_units)) % 3) ||
             (is_part("small") && c.rows * c.in * c.out > 40000))
             continue;
@@ -205,7 +145,7 @@ static void each_row_with_kept_weights(void **state)
                 (c.in + shape.stage_dims - 1) / shape.stage_dims;
             c.dtype = (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16;
             if ((!is_part("all") && (i + k) % 3 != 0) || stages > 64 ||
-                (c.has_residual && shape.stages - 1 >= 2 * stages) ||
+                (linear_has(&c, RESIDUAL) && shape.stages - 1 >= 2 * stages) ||
                 !fits(&c, &shape))
                 continue;
             run_linear(&c, &shape);
@@ -264,7 +204,7 @@ static void random_shapes(void **state)
         c.dtype = (winattn_dtype)(first_dtype() +
                                   (int)i % (WINATTN_BF16 + 1 - first_dtype()));
         c.allow_tf32 = unit && c.dtype == WINATTN_FP32;
-        const wa_linear_problem p = problem_of(&c);
+        const wa_linear_problem p = linear_problem_of(&c);
         do
             shape = random_shape(&r);
         while (wa_linear_check_shape(&p, told, tier, &shape) &&

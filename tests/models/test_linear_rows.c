@@ -276,8 +276,7 @@ static void plans_say_where_shapes_are_from(void **state)
     linear_case c = {.rows = 45,
                      .in = 40,
                      .out = 70,
-                     .has_bias = true,
-                     .has_residual = true,
+                     .has = BIAS | RESIDUAL,
                      .tier = WINATTN_TIER_LOCAL,
                      .seed = 3};
     const winattn_linear_desc desc = {.struct_size = sizeof desc,
