@@ -118,6 +118,14 @@ static const random_row random_rows[] = {
 };
 #define RANDOM_ROWS (sizeof random_rows / sizeof *random_rows)
 
+/* A random model, its pictures, and a run. */
+typedef struct random_model {
+    winattn_swin_weights *weights;
+    winattn_model_desc desc;
+    double *pictures;
+    model_run run;
+} random_model;
+
 static winattn_swin_weights *random_weights(const random_row *row)
 {
     winattn_swin_config config = row->config;
@@ -127,24 +135,59 @@ static winattn_swin_weights *random_weights(const random_row *row)
     return weights;
 }
 
-static model_run random_run(const random_row *row,
-                            const winattn_swin_weights *weights,
-                            winattn_dtype dtype, winattn_model_desc *desc,
-                            double **pictures)
+static random_model model_of(const random_row *row, winattn_dtype dtype)
 {
-    *desc = (winattn_model_desc){.dtype = dtype,
-                                 .batch = row->batch,
-                                 .height = row->height,
-                                 .width = row->width,
-                                 .pictures = WINATTN_PICTURES_BYTES};
-    *pictures = draw_bytes((size_t)row->batch * row->height * row->width *
-                           row->config.in_channels);
-    model_run r = run_of(desc, weights, KIND_U8, *pictures);
+    random_model m = {.weights = random_weights(row),
+                      .desc = {.dtype = dtype,
+                               .batch = row->batch,
+                               .height = row->height,
+                               .width = row->width,
+                               .pictures = WINATTN_PICTURES_BYTES}};
+    m.pictures = draw_bytes((size_t)row->batch * row->height * row->width *
+                            row->config.in_channels);
+    m.run = run_of(&m.desc, m.weights, KIND_U8, m.pictures);
     for (int i = 0; i < 4; i++) {
-        r.call.mean[i] = 0.4f + 0.05f * (float)i;
-        r.call.deviation[i] = 0.2f + 0.02f * (float)i;
+        m.run.call.mean[i] = 0.4f + 0.05f * (float)i;
+        m.run.call.deviation[i] = 0.2f + 0.02f * (float)i;
     }
-    return r;
+    return m;
+}
+
+/* Few of other tiers than cpu leave calls out. */
+static void skip_few(void)
+{
+    if (part_is("few") && !is_cpu())
+        skip();
+}
+
+/* The one that calls are tried with. */
+static random_model some_model(void)
+{
+    skip_few();
+    return model_of(&random_rows[1],
+                    is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16);
+}
+
+static void model_free(random_model *m)
+{
+    run_free(&m->run);
+    free(m->pictures);
+    winattn_swin_weights_destroy(m->weights);
+}
+
+/* Of both runs, bit by bit. */
+static void assert_same(model_tensor *a, model_tensor *b)
+{
+    tensor_read(a);
+    tensor_read(b);
+    assert_memory_equal(a->value, b->value, a->count * sizeof *a->value);
+}
+
+static void assert_unwritten(model_tensor *t)
+{
+    tensor_read(t);
+    for (size_t i = 0; i < t->count; i++)
+        assert_true(isnan(t->value[i]));
 }
 
 static void random_models(void **state)
@@ -152,18 +195,12 @@ static void random_models(void **state)
     (void)state;
     for (size_t i = 0; i < RANDOM_ROWS; i++)
         for (int dtype = WINATTN_FP32; dtype <= WINATTN_BF16; dtype++) {
-            winattn_model_desc desc;
-            double *pictures;
             if (!is_chosen(2 - 2 * i, i == 1, (winattn_dtype)dtype))
                 continue;
-            winattn_swin_weights *w = random_weights(&random_rows[i]);
-            model_run r = random_run(&random_rows[i], w, (winattn_dtype)dtype,
-                                     &desc, &pictures);
-            run_enqueue(&r, device.queue);
-            check_run(&r, &desc, w, pictures);
-            run_free(&r);
-            free(pictures);
-            winattn_swin_weights_destroy(w);
+            random_model m = model_of(&random_rows[i], (winattn_dtype)dtype);
+            run_enqueue(&m.run, device.queue);
+            check_run(&m.run, &m.desc, m.weights, m.pictures);
+            model_free(&m);
         }
 }
 
@@ -174,40 +211,32 @@ static void random_models(void **state)
 static void outputs_are_independent(void **state)
 {
     (void)state;
-    if (part_is("few") && !is_cpu())
-        skip();
-    winattn_model_desc desc;
-    double *pictures;
-    const winattn_dtype dtype =
-        is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
-    winattn_swin_weights *w = random_weights(&random_rows[1]);
-    model_run all = random_run(&random_rows[1], w, dtype, &desc, &pictures);
-    free(pictures);
-    run_enqueue(&all, device.unordered ? device.unordered : device.queue);
-    tensor_read(&all.logits);
-    tensor_read(&all.maps[1]);
-    model_run some = random_run(&random_rows[1], w, dtype, &desc, &pictures);
-    some.call.maps[0].buffer = some.call.maps[2].buffer = NULL;
-    some.call.logits.buffer = some.call.features.buffer = NULL;
-    run_enqueue(&some, device.queue);
-    tensor_read(&some.maps[1]);
-    assert_memory_equal(some.maps[1].value, all.maps[1].value,
-                        all.maps[1].count * sizeof(double));
-    some.call.maps[1].buffer = NULL;
-    some.call.logits = some.logits.at;
-    run_enqueue(&some, device.queue);
-    tensor_read(&some.logits);
-    assert_memory_equal(some.logits.value, all.logits.value,
-                        all.logits.count * sizeof(double));
-    for (int i = 0; i < 3; i += 2) {
-        tensor_read(&some.maps[i]);
-        for (size_t j = 0; j < some.maps[i].count; j++)
-            assert_true(isnan(some.maps[i].value[j]));
-    }
-    run_free(&all);
-    run_free(&some);
-    free(pictures);
-    winattn_swin_weights_destroy(w);
+    random_model all = some_model(), some = some_model();
+    run_enqueue(&all.run, device.unordered ? device.unordered : device.queue);
+    winattn_model_call *call = &some.run.call;
+    call->maps[0].buffer = call->maps[2].buffer = NULL;
+    call->logits.buffer = call->features.buffer = NULL;
+    run_enqueue(&some.run, device.queue);
+    assert_same(&some.run.maps[1], &all.run.maps[1]);
+    call->maps[1].buffer = NULL;
+    call->logits = some.run.logits.at;
+    run_enqueue(&some.run, device.queue);
+    assert_same(&some.run.logits, &all.run.logits);
+    assert_unwritten(&some.run.maps[0]);
+    assert_unwritten(&some.run.maps[2]);
+    model_free(&all);
+    model_free(&some);
+}
+
+static void use_workspace(model_run *r, size_t bytes, unsigned char *at)
+{
+    cl_int error;
+    clReleaseMemObject(r->workspace);
+    r->workspace =
+        clCreateBuffer(device.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                       bytes, at, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    r->call.workspace.buffer = r->workspace;
 }
 
 /* Buffers that use the caller's memory, from any element on, but for the
@@ -215,43 +244,25 @@ static void outputs_are_independent(void **state)
 static void odd_memory_is_used(void **state)
 {
     (void)state;
-    if (part_is("few") && !is_cpu())
-        skip();
-    winattn_model_desc desc;
-    double *pictures;
-    const winattn_dtype dtype =
-        is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
-    winattn_swin_weights *w = random_weights(&random_rows[1]);
-    put_tensors_in_odd_memory(true);
-    model_run r = random_run(&random_rows[1], w, dtype, &desc, &pictures);
-    put_tensors_in_odd_memory(false);
     size_t bytes;
-    cl_int error;
     unsigned char *odd;
-    assert_status(winattn_model_workspace_size(r.model, &bytes), 0, "");
+    skip_few();
+    put_tensors_in_odd_memory(true);
+    random_model m = some_model();
+    put_tensors_in_odd_memory(false);
+    assert_status(winattn_model_workspace_size(m.run.model, &bytes), 0, "");
     unsigned char *memory = odd_memory(bytes, 8, &odd);
-    clReleaseMemObject(r.workspace);
-    r.workspace =
-        clCreateBuffer(device.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                       bytes, odd, &error);
-    assert_int_equal(error, CL_SUCCESS);
-    r.call.workspace.buffer = r.workspace;
+    use_workspace(&m.run, bytes, odd);
     assert_status(
-        winattn_enqueue_model(r.model, device.queue, &r.call, 0, NULL, NULL),
+        winattn_enqueue_model(m.run.model, device.queue, &m.run.call, 0, NULL,
+                              NULL),
         WINATTN_INVALID_LAYOUT,
         "the memory of the buffer of workspace starts on no multiple of 16");
-    clReleaseMemObject(r.workspace);
-    r.workspace =
-        clCreateBuffer(device.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                       bytes, odd + 8, &error);
-    assert_int_equal(error, CL_SUCCESS);
-    r.call.workspace.buffer = r.workspace;
-    run_enqueue(&r, device.queue);
-    check_run(&r, &desc, w, pictures);
-    run_free(&r);
+    use_workspace(&m.run, bytes, odd + 8);
+    run_enqueue(&m.run, device.queue);
+    check_run(&m.run, &m.desc, m.weights, m.pictures);
+    model_free(&m);
     free(memory);
-    free(pictures);
-    winattn_swin_weights_destroy(w);
 }
 
 /* A queue and a run of its own, the model shared; no cmocka in here. */
@@ -282,39 +293,25 @@ static void threads_share_a_model(void **state)
 {
     enum { WORKERS = 3 };
     (void)state;
-    if (part_is("few") && !is_cpu())
-        skip();
-    winattn_model_desc desc;
-    double *pictures;
-    const winattn_dtype dtype =
-        is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
-    winattn_swin_weights *weights = random_weights(&random_rows[1]);
-    model_run runs[WORKERS + 1];
+    random_model alone = some_model(), models[WORKERS];
     worker workers[WORKERS];
-    for (int i = 0; i <= WORKERS; i++) {
-        runs[i] =
-            random_run(&random_rows[1], weights, dtype, &desc, &pictures);
-        free(pictures);
-    }
-    run_enqueue(&runs[WORKERS], device.queue);
-    tensor_read(&runs[WORKERS].logits);
+    run_enqueue(&alone.run, device.queue);
     for (int i = 0; i < WORKERS; i++) {
-        workers[i] = (worker){.model = runs[WORKERS].model, .run = &runs[i]};
+        models[i] = some_model();
+        workers[i] = (worker){.model = alone.run.model, .run = &models[i].run};
+    }
+    for (int i = 0; i < WORKERS; i++)
         assert_int_equal(
             pthread_create(&workers[i].thread, NULL, use_model, &workers[i]),
             0);
-    }
     for (int i = 0; i < WORKERS; i++)
         assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
     for (int i = 0; i < WORKERS; i++) {
         assert_false(workers[i].failed);
-        tensor_read(&runs[i].logits);
-        assert_memory_equal(runs[i].logits.value, runs[WORKERS].logits.value,
-                            runs[i].logits.count * sizeof(double));
+        assert_same(&models[i].run.logits, &alone.run.logits);
+        model_free(&models[i]);
     }
-    for (int i = 0; i <= WORKERS; i++)
-        run_free(&runs[i]);
-    winattn_swin_weights_destroy(weights);
+    model_free(&alone);
 }
 
 /* In a child of fork; 0, or which call went wrong. */
@@ -328,29 +325,16 @@ static int use_in_child(const void *data)
     return 0;
 }
 
-static void children_are_refused(const model_run *r)
-{
-    const int result = child_run(use_in_child, r);
-    if (result != CHILD_HAS_NO_FORK)
-        assert_int_equal(result, 0);
-}
-
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
-    if (part_is("few") && !is_cpu())
-        skip();
-    winattn_model_desc desc;
-    double *pictures;
-    const winattn_dtype dtype =
-        is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
-    winattn_swin_weights *w = random_weights(&random_rows[1]);
-    model_run r = random_run(&random_rows[1], w, dtype, &desc, &pictures);
+    random_model m = some_model();
+    model_run *r = &m.run;
 #define REFUSED(field, value, status, culprit)                                \
     do {                                                                      \
-        winattn_model_call bad = r.call;                                      \
+        winattn_model_call bad = r->call;                                     \
         bad.field = value;                                                    \
-        assert_status(winattn_enqueue_model(r.model, device.queue, &bad, 0,   \
+        assert_status(winattn_enqueue_model(r->model, device.queue, &bad, 0,  \
                                             NULL, NULL),                      \
                       status, culprit);                                       \
     } while (0)
@@ -359,74 +343,55 @@ static void wrong_calls_are_refused(void **state)
     REFUSED(pictures.offset, 1 << 20, WINATTN_BUFFER_TOO_SMALL, "pictures");
     REFUSED(deviation[0], NAN, WINATTN_INVALID_ARGUMENT, "deviation[0]");
     REFUSED(logits.offset, 1 << 20, WINATTN_BUFFER_TOO_SMALL, "logits");
-    REFUSED(maps[1].buffer, r.logits.at.buffer, WINATTN_BUFFER_TOO_SMALL,
+    REFUSED(maps[1].buffer, r->logits.at.buffer, WINATTN_BUFFER_TOO_SMALL,
             "maps[1]");
-    REFUSED(maps[3], r.logits.at, WINATTN_INVALID_ARGUMENT, "maps[3]");
+    REFUSED(maps[3], r->logits.at, WINATTN_INVALID_ARGUMENT, "maps[3]");
     REFUSED(workspace.buffer, NULL, WINATTN_INVALID_ARGUMENT, "workspace");
-    REFUSED(workspace.buffer, r.logits.at.buffer, WINATTN_WORKSPACE_TOO_SMALL,
+    REFUSED(workspace.buffer, r->logits.at.buffer, WINATTN_WORKSPACE_TOO_SMALL,
             "workspace");
 #undef REFUSED
-    winattn_model_call none = r.call;
+    winattn_model_call none = r->call;
     memset(none.maps, 0, sizeof none.maps);
     none.logits.buffer = none.features.buffer = NULL;
     assert_status(
-        winattn_enqueue_model(r.model, device.queue, &none, 0, NULL, NULL),
+        winattn_enqueue_model(r->model, device.queue, &none, 0, NULL, NULL),
         WINATTN_INVALID_ARGUMENT, "output");
-    children_are_refused(&r);
-    tensor_read(&r.logits);
-    for (size_t i = 0; i < r.logits.count; i++)
-        assert_true(isnan(r.logits.value[i]));
+    const int result = child_run(use_in_child, r);
+    assert_true(result == 0 || result == CHILD_HAS_NO_FORK);
+    assert_unwritten(&r->logits);
     size_t needed;
     char text[8];
-    assert_status(winattn_model_describe(r.model, sizeof text, text, &needed),
+    assert_status(winattn_model_describe(r->model, sizeof text, text, &needed),
                   0, "");
     assert_in_range(needed, 1000, 262144);
     assert_string_equal(text, "model: ");
     cl_uint shape[4];
-    assert_status(winattn_model_map_shape(r.model, 3, shape),
+    assert_status(winattn_model_map_shape(r->model, 3, shape),
                   WINATTN_INVALID_ARGUMENT, "stage 3");
-    run_free(&r);
-    free(pictures);
-    winattn_swin_weights_destroy(w);
+    model_free(&m);
 }
 
 /* As timm's features_only: maps only. */
 static void a_model_without_norm(void **state)
 {
     (void)state;
-    if (part_is("few") && !is_cpu())
-        skip();
-    winattn_model_desc desc;
-    double *pictures;
-    const winattn_dtype dtype =
-        is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
+    random_model all = some_model();
     random_row row = random_rows[1];
-    winattn_swin_weights *with = random_weights(&row);
     row.config.classes = 0;
     row.config.no_norm = CL_TRUE;
-    winattn_swin_weights *without = random_weights(&row);
-    assert_null(without->norm_weight);
-    model_run all = random_run(&random_rows[1], with, dtype, &desc, &pictures);
-    run_enqueue(&all, device.queue);
-    free(pictures);
-    model_run r = random_run(&row, without, dtype, &desc, &pictures);
-    r.call.logits.buffer = NULL;
-    assert_status(
-        winattn_enqueue_model(r.model, device.queue, &r.call, 0, NULL, NULL),
-        WINATTN_INVALID_ARGUMENT, "no norm");
-    r.call.features.buffer = NULL;
-    run_enqueue(&r, device.queue);
-    for (cl_uint i = 0; i < row.config.stages; i++) {
-        tensor_read(&all.maps[i]);
-        tensor_read(&r.maps[i]);
-        assert_memory_equal(r.maps[i].value, all.maps[i].value,
-                            r.maps[i].count * sizeof *r.maps[i].value);
-    }
-    run_free(&all);
-    run_free(&r);
-    free(pictures);
-    winattn_swin_weights_destroy(with);
-    winattn_swin_weights_destroy(without);
+    random_model m = model_of(&row, all.desc.dtype);
+    assert_null(m.weights->norm_weight);
+    run_enqueue(&all.run, device.queue);
+    m.run.call.logits.buffer = NULL;
+    assert_status(winattn_enqueue_model(m.run.model, device.queue, &m.run.call,
+                                        0, NULL, NULL),
+                  WINATTN_INVALID_ARGUMENT, "no norm");
+    m.run.call.features.buffer = NULL;
+    run_enqueue(&m.run, device.queue);
+    for (cl_uint i = 0; i < row.config.stages; i++)
+        assert_same(&m.run.maps[i], &all.run.maps[i]);
+    model_free(&all);
+    model_free(&m);
 }
 
 static void wrong_models_are_refused(void **state)
