@@ -14,11 +14,12 @@
 #define DEFAULT_TOP 5
 #define DEFAULT_SECONDS 2.0
 
-const char *const dtype_names[3] = {"fp32", "fp16", "bf16"};
-static const char *const tier_names[4] = {"auto", "cpu", "local", "matrix"};
-static const char *const filter_names[2] = {"bicubic", "bilinear"};
-static const char *const rules_names[5] = {"auto", "torchvision", "timm",
-                                           "microsoft", "transformers"};
+const char *const dtype_names[4] = {"fp32", "fp16", "bf16"};
+static const char *const tier_names[] = {"auto", "cpu", "local", "matrix",
+                                         NULL};
+static const char *const filter_names[] = {"bicubic", "bilinear", NULL};
+static const char *const rules_names[] = {"auto",      "torchvision",  "timm",
+                                          "microsoft", "transformers", NULL};
 
 static const char help[] =
     "usage: winattn-swin --weights FILE [OPTION...] PICTURE...\n"
@@ -78,258 +79,223 @@ static bool complain(const char *name, const char *value, const char *wanted)
 
 /* ---- Values ---- */
 
-static bool read_whole(const char *text, cl_ulong most, cl_ulong *value,
-                       char **end)
+/* An option: what it is followed by, and where that goes. */
+typedef struct option option;
+typedef bool option_reader(const option *o, const char *text, void *to);
+struct option {
+    const char *name;
+    option_reader *read; /* NULL: nothing follows, and a flag is set */
+    size_t at, given;    /* of struct options; given: of a flag, or 0 */
+    cl_uint most;        /* of numbers */
+    const char *const *names;
+};
+
+static bool read_text(const option *o, const char *text, void *to)
 {
+    (void)o;
+    *(const char **)to = text;
+    return true;
+}
+
+static bool read_whole(const char **text, cl_ulong most, cl_ulong *value)
+{
+    char *end;
     errno = 0;
-    if (*text < '0' || *text > '9')
+    if (**text < '0' || **text > '9')
         return false;
-    *value = strtoull(text, end, 10);
+    *value = strtoull(*text, &end, 10);
+    *text = end;
     return errno == 0 && *value <= most;
 }
 
-static bool read_number(const char *name, const char *text, cl_uint most,
-                        cl_uint *value)
+static bool read_seed(const option *o, const char *text, void *to)
 {
-    char *end;
-    cl_ulong number;
-    char wanted[64];
-    if (read_whole(text, most, &number, &end) && !*end && number > 0) {
-        *value = (cl_uint)number;
-        return true;
-    }
-    snprintf(wanted, sizeof wanted, "a number from 1 to %u", (unsigned)most);
-    return complain(name, text, wanted);
+    const char *at = text;
+    return (read_whole(&at, (cl_ulong)-1, to) && !*at) ||
+           complain(o->name, text, "a whole number");
 }
 
-/* "N", where both becomes N, or only the first one; or "HxW" */
-static bool read_size(const char *name, const char *text, bool both,
-                      cl_uint size[2])
+static bool read_number(const option *o, const char *text, void *to)
+{
+    cl_ulong number;
+    char wanted[64];
+    const char *at = text;
+    snprintf(wanted, sizeof wanted, "a number from 1 to %u",
+             (unsigned)o->most);
+    if (!read_whole(&at, o->most, &number) || *at || number == 0)
+        return complain(o->name, text, wanted);
+    *(cl_uint *)to = (cl_uint)number;
+    return true;
+}
+
+static bool read_seconds(const option *o, const char *text, void *to)
 {
     char *end;
-    cl_ulong height, width;
-    if (!read_whole(text, MOST_SIDE, &height, &end) || height == 0)
-        return complain(name, text, "a size, N or HxW");
-    width = both ? height : 0;
-    if (*end == 'x' &&
-        (!read_whole(end + 1, MOST_SIDE, &width, &end) || width == 0))
-        return complain(name, text, "a size, N or HxW");
-    if (*end)
-        return complain(name, text, "a size, N or HxW");
+    double *seconds = to;
+    *seconds = strtod(text, &end);
+    return (end != text && !*end && *seconds >= 0.01 && *seconds <= 3600) ||
+           complain(o->name, text, "a number from 0.01 to 3600");
+}
+
+/* "N" or "HxW", behind which the text moves; width: of the former. */
+static bool read_sides(const char **text, cl_uint most, bool is_square,
+                       cl_uint size[2])
+{
+    cl_ulong height, width = 0;
+    if (!read_whole(text, most, &height) || height == 0)
+        return false;
+    if (**text == 'x') {
+        ++*text;
+        if (!read_whole(text, most, &width) || width == 0)
+            return false;
+    } else if (is_square) {
+        width = height;
+    }
     size[0] = (cl_uint)height;
     size[1] = (cl_uint)width;
     return true;
 }
 
-/* Sizes, N or HxW, one for all stages or one for each. */
-static bool read_windows(const char *name, const char *text,
-                         cl_uint windows[WINATTN_SWIN_STAGES][2])
+static bool read_size(const option *o, const char *text, void *to)
 {
-    static const char wanted[] = "sizes from 1 to 64, N or HxW, one or one "
-                                 "for each stage, with commas between";
     const char *at = text;
-    cl_uint count = 0;
-    for (bool more = true; more; count++) {
-        cl_ulong height, width;
-        char *end;
-        if (count == WINATTN_SWIN_STAGES ||
-            !read_whole(at, MOST_WINDOW, &height, &end) || height == 0)
-            return complain(name, text, wanted);
-        width = height;
-        if (*end == 'x' &&
-            (!read_whole(end + 1, MOST_WINDOW, &width, &end) || width == 0))
-            return complain(name, text, wanted);
-        more = *end == ',';
-        if (*end && !more)
-            return complain(name, text, wanted);
-        windows[count][0] = (cl_uint)height;
-        windows[count][1] = (cl_uint)width;
-        at = end + 1;
-    }
-    for (cl_uint i = 1; count == 1 && i < WINATTN_SWIN_STAGES; i++)
-        memcpy(windows[i], windows[0], sizeof windows[i]);
-    return true;
+    return (read_sides(&at, MOST_SIDE, true, to) && !*at) ||
+           complain(o->name, text, "a size, N or HxW");
 }
 
-static bool read_colours(const char *name, const char *text, float least,
-                         cl_float colours[3])
+/* "N" is of the shorter side. */
+static bool read_resize(const option *o, const char *text, void *to)
 {
+    const char *at = text;
+    return (read_sides(&at, MOST_SIDE, false, to) && !*at) ||
+           complain(o->name, text, "a size, N or HxW");
+}
+
+/* Sizes, one for all stages or one for each. */
+static bool read_windows(const option *o, const char *text, void *to)
+{
+    cl_uint(*windows)[2] = to;
+    const char *at = text;
+    cl_uint count = 0;
+    do
+        if (count == WINATTN_SWIN_STAGES ||
+            !read_sides(&at, MOST_WINDOW, true, windows[count++]))
+            return complain(o->name, text,
+                            "sizes from 1 to 64, N or HxW, one or one for "
+                            "each stage, with commas between");
+    while (*at == ',' && *at++);
+    for (cl_uint i = 1; count == 1 && i < WINATTN_SWIN_STAGES; i++)
+        memcpy(windows[i], windows[0], sizeof windows[i]);
+    return !*at || complain(o->name, text, "sizes with commas between");
+}
+
+static bool read_colours(const option *o, const char *text, void *to)
+{
+    cl_float *colours = to;
+    const float least = strcmp(o->name, "--mean") == 0 ? -1e6F : 1e-6F;
     for (int i = 0; i < 3; i++) {
         char *end;
         colours[i] = strtof(text, &end);
         if (end == text || !isfinite(colours[i]) || colours[i] < least ||
             *end != (i < 2 ? ',' : 0))
-            return complain(name, text, "three numbers R,G,B in range");
+            return complain(o->name, text, "three numbers R,G,B in range");
         text = end + 1;
     }
     return true;
 }
 
-static bool read_name(const char *name, const char *text,
-                      const char *const *names, int count, int *index)
+/* Of an enum, whose values follow the names. */
+static bool read_name(const option *o, const char *text, void *to)
 {
-    for (*index = 0; *index < count; ++*index)
-        if (strcmp(text, names[*index]) == 0)
+    for (unsigned i = 0; o->names[i]; i++)
+        if (strcmp(text, o->names[i]) == 0) {
+            memcpy(to, &i, sizeof i);
             return true;
-    return complain(name, text, "what --help names");
+        }
+    return complain(o->name, text, "what --help names");
 }
 
 /* ---- Options ---- */
 
-static bool read_shape_option(options *o, const char *name, const char *value,
-                              bool *known)
-{
-    *known = true;
-    if (strcmp(name, "--window") == 0)
-        return read_windows(name, value, o->window);
-    if (strcmp(name, "--position-window") == 0)
-        return read_windows(name, value, o->position_window);
-    if (strcmp(name, "--image") == 0)
-        return read_size(name, value, true, o->image);
-    if (strcmp(name, "--patch") == 0)
-        return read_number(name, value, MOST_WINDOW, &o->patch);
-    if (strcmp(name, "--resize") == 0)
-        return read_size(name, value, false, o->resize);
-    if (strcmp(name, "--crop") == 0)
-        return read_size(name, value, true, o->crop);
-    if (strcmp(name, "--mean") == 0)
-        return o->has_mean = read_colours(name, value, -1e6F, o->mean);
-    if (strcmp(name, "--deviation") == 0)
-        return o->has_deviation =
-                   read_colours(name, value, 1e-6F, o->deviation);
-    *known = false;
-    return true;
-}
+#define AT(field) offsetof(options, field)
+static const option all[] = {
+    {"--weights", read_text, AT(weights), 0, 0, NULL},
+    {"--random", read_seed, AT(seed), AT(random), 0, NULL},
+    {"--model", read_text, AT(model), 0, 0, NULL},
+    {"--window", read_windows, AT(window), 0, 0, NULL},
+    {"--position-window", read_windows, AT(position_window), 0, 0, NULL},
+    {"--patch", read_number, AT(patch), 0, MOST_WINDOW, NULL},
+    {"--rules", read_name, AT(rules), 0, 0, rules_names},
+    {"--image", read_size, AT(image), 0, 0, NULL},
+    {"--no-config", NULL, AT(no_config), 0, 0, NULL},
+    {"--classes", read_text, AT(classes), 0, 0, NULL},
+    {"--top", read_number, AT(top), 0, 1000, NULL},
+    {"--device", read_text, AT(device), 0, 0, NULL},
+    {"--dtype", read_name, AT(dtype), 0, 0, dtype_names},
+    {"--tf32", NULL, AT(allow_tf32), 0, 0, NULL},
+    {"--tier", read_name, AT(tier), 0, 0, tier_names},
+    {"--batch", read_number, AT(batch), 0, MOST_BATCH, NULL},
+    {"--stages", read_text, AT(stages), 0, 0, NULL},
+    {"--logits", read_text, AT(logits), 0, 0, NULL},
+    {"--resize", read_resize, AT(resize), 0, 0, NULL},
+    {"--crop", read_size, AT(crop), 0, 0, NULL},
+    {"--filter", read_name, AT(filter), AT(has_filter), 0, filter_names},
+    {"--no-orientation", NULL, AT(as_stored), 0, 0, NULL},
+    {"--mean", read_colours, AT(mean), AT(has_mean), 0, NULL},
+    {"--deviation", read_colours, AT(deviation), AT(has_deviation), 0, NULL},
+    {"--describe", NULL, AT(describes), 0, 0, NULL},
+    {"--bench", NULL, AT(bench), 0, 0, NULL},
+    {"--seconds", read_seconds, AT(seconds), 0, 0, NULL},
+    {"--no-unfused", NULL, AT(no_unfused), 0, 0, NULL},
+    {"--list", NULL, AT(lists), 0, 0, NULL},
+};
 
-static bool read_run_option(options *o, const char *name, const char *value,
-                            bool *known)
-{
-    int index;
-    char *end;
-    *known = true;
-    if (strcmp(name, "--random") == 0)
-        return (read_whole(value, (cl_ulong)-1, &o->seed, &end) && !*end) ||
-               complain(name, value, "a whole number");
-    if (strcmp(name, "--top") == 0)
-        return read_number(name, value, 1000, &o->top);
-    if (strcmp(name, "--batch") == 0)
-        return read_number(name, value, MOST_BATCH, &o->batch);
-    if (strcmp(name, "--seconds") == 0) {
-        o->seconds = strtod(value, &end);
-        return (end != value && !*end && o->seconds >= 0.01 &&
-                o->seconds <= 3600) ||
-               complain(name, value, "a number from 0.01 to 3600");
-    }
-    if (strcmp(name, "--dtype") == 0) {
-        const bool good = read_name(name, value, dtype_names, 3, &index);
-        o->dtype = (winattn_dtype)index;
-        return good;
-    }
-    if (strcmp(name, "--tier") == 0) {
-        const bool good = read_name(name, value, tier_names, 4, &index);
-        o->tier = (winattn_tier)index;
-        return good;
-    }
-    if (strcmp(name, "--filter") == 0) {
-        o->has_filter = read_name(name, value, filter_names, 2, &index);
-        o->filter = (winattn_filter)index;
-        return o->has_filter;
-    }
-    if (strcmp(name, "--rules") == 0) {
-        const bool good = read_name(name, value, rules_names, 5, &index);
-        o->rules = (winattn_swin_rules)index;
-        return good;
-    }
-    *known = false;
-    return true;
-}
-
-/* Options that are only said. */
-static bool *flag_named(options *o, const char *name)
-{
-    if (strcmp(name, "--tf32") == 0)
-        return &o->allow_tf32;
-    if (strcmp(name, "--list") == 0)
-        return &o->lists;
-    if (strcmp(name, "--describe") == 0)
-        return &o->describes;
-    if (strcmp(name, "--no-unfused") == 0)
-        return &o->no_unfused;
-    if (strcmp(name, "--no-config") == 0)
-        return &o->no_config;
-    if (strcmp(name, "--no-orientation") == 0)
-        return &o->as_stored;
-    return strcmp(name, "--bench") == 0 ? &o->bench : NULL;
-}
-
-static const char **text_named(options *o, const char *name)
-{
-    if (strcmp(name, "--weights") == 0)
-        return &o->weights;
-    if (strcmp(name, "--model") == 0)
-        return &o->model;
-    if (strcmp(name, "--classes") == 0)
-        return &o->classes;
-    if (strcmp(name, "--device") == 0)
-        return &o->device;
-    if (strcmp(name, "--logits") == 0)
-        return &o->logits;
-    return strcmp(name, "--stages") == 0 ? &o->stages : NULL;
-}
-
-static bool read_valued(options *o, const char *name, const char *value)
-{
-    bool known;
-    const char **text = text_named(o, name);
-    if (!value)
-        return complain(name, value, "followed by what it shall be");
-    if (text) {
-        *text = value;
-        return true;
-    }
-    const bool good = read_shape_option(o, name, value, &known);
-    if (known)
-        return good;
-    if (read_run_option(o, name, value, &known))
-        return known || complain("option", name, "one that --help names");
-    return false;
-}
-
-static bool check(const options *o, bool random)
+static bool check(const options *o)
 {
     if (o->lists)
         return true;
-    if (random == (o->weights != NULL))
-        return complain("weights", random ? "given twice" : "missing",
+    if (o->random == (o->weights != NULL))
+        return complain("weights", o->random ? "given twice" : "missing",
                         "either --weights FILE or --random SEED");
-    if (random && !o->model)
+    if (o->random && !o->model)
         return complain("--model", NULL, "there, which --random needs");
     if (!o->bench && o->picture_count == 0)
         return complain("picture", NULL, "there; --help says more");
     return true;
 }
 
+/* *taken: how many words it is. */
+static bool read_option(options *o, char **words, int *taken)
+{
+    size_t i = 0;
+    while (i < sizeof all / sizeof *all && strcmp(all[i].name, words[0]) != 0)
+        i++;
+    if (i == sizeof all / sizeof *all)
+        return complain("option", words[0], "one that --help names");
+    const option *one = &all[i];
+    *taken = one->read ? 2 : 1;
+    if (one->given)
+        *(bool *)((char *)o + one->given) = true;
+    if (!one->read)
+        *(bool *)((char *)o + one->at) = true;
+    else if (!words[1])
+        return complain(words[0], NULL, "followed by what it shall be");
+    return !one->read || one->read(one, words[1], (char *)o + one->at);
+}
+
 options_result options_read(int count, char **texts, options *o)
 {
-    bool random = false;
     *o = (options){.top = DEFAULT_TOP, .seconds = DEFAULT_SECONDS};
     o->pictures = texts + 1; /* moved to the front, one by one */
-    for (int i = 1; i < count; i++) {
-        char *text = texts[i];
-        if (strcmp(text, "--help") == 0) {
+    for (int i = 1, taken = 1; i < count; i += taken, taken = 1) {
+        if (strcmp(texts[i], "--help") == 0) {
             fputs(help, stdout);
             return OPTIONS_HELP;
         }
-        if (text[0] != '-' || !text[1]) {
-            o->pictures[o->picture_count++] = text;
-            continue;
-        }
-        bool *flag = flag_named(o, text);
-        random = random || strcmp(text, "--random") == 0;
-        if (flag)
-            *flag = true;
-        else if (!read_valued(o, text, i + 1 < count ? texts[++i] : NULL))
+        if (texts[i][0] != '-' || !texts[i][1])
+            o->pictures[o->picture_count++] = texts[i];
+        else if (!read_option(o, texts + i, &taken))
             return OPTIONS_WRONG;
     }
-    return check(o, random) ? OPTIONS_GOOD : OPTIONS_WRONG;
+    return check(o) ? OPTIONS_GOOD : OPTIONS_WRONG;
 }

@@ -10,6 +10,7 @@
 
 typedef struct options {
     const char *weights; /* a file; NULL: at random */
+    bool random;
     cl_ulong seed;
     const char *model;   /* NULL: what the file says */
     const char *classes; /* a file of names, or NULL */
@@ -46,6 +47,6 @@ typedef enum options_result {
 
 options_result options_read(int count, char **texts, options *o);
 
-extern const char *const dtype_names[3]; /* index: winattn_dtype */
+extern const char *const dtype_names[4]; /* index: winattn_dtype */
 
 #endif
