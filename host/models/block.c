@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "launch/check.h"
 #include "models/attention.h"
+#include "models/block_tensors.h"
 #include "models/chain.h"
 #include "models/rows.h"
 #include "models/sister.h"
@@ -291,29 +292,23 @@ static winattn_status check_weights(const winattn_block_plan *plan,
                                     uint64_t *start)
 {
     const winattn_block_desc *d = &plan->desc;
-    const uint32_t size = wa_element_size(d->dtype);
-    const uint32_t term = wa_term_size(d->dtype, d->table_dtype);
-    const uint64_t c = d->channels, h = d->hidden;
-    const uint64_t entries =
-        (2ull * d->window[0] - 1) * (2ull * d->window[1] - 1);
-    const bool cosine = d->variant == WINATTN_COSINE;
-    const wa_wanted_tensor wanted[] = {
-        {"norm1_weight", &w->norm1_weight, size, c, true},
-        {"norm1_bias", &w->norm1_bias, size, c, true},
-        {"qkv_weight", &w->qkv_weight, size, 3 * c * c, true},
-        {"qkv_bias", &w->qkv_bias, size, 3 * c, true},
-        {"proj_weight", &w->proj_weight, size, c * c, true},
-        {"proj_bias", &w->proj_bias, size, c, true},
-        {"norm2_weight", &w->norm2_weight, size, c, true},
-        {"norm2_bias", &w->norm2_bias, size, c, true},
-        {"fc1_weight", &w->fc1_weight, size, h * c, true},
-        {"fc1_bias", &w->fc1_bias, size, h, true},
-        {"fc2_weight", &w->fc2_weight, size, c * h, true},
-        {"fc2_bias", &w->fc2_bias, size, c, true},
-        {"table", &w->table, term, entries * d->heads, true},
-        {"logit_scale", &w->logit_scale, 4, d->heads, cosine},
-    };
-    return wa_check_inputs(wanted, sizeof wanted / sizeof *wanted,
+    const winattn_tensor *all = &w->norm1_weight;
+    const wa_block_shape shape = {.channels = d->channels,
+                                  .hidden = d->hidden,
+                                  .heads = d->heads,
+                                  .window = {d->window[0], d->window[1]},
+                                  .is_cosine = d->variant == WINATTN_COSINE};
+    uint64_t extent[WA_BLOCK_TENSORS][2];
+    wa_wanted_tensor wanted[WA_BLOCK_TENSORS];
+    wa_block_extents(&shape, extent);
+    for (int i = 0; i < WA_BLOCK_TENSORS; i++)
+        wanted[i] = (wa_wanted_tensor){
+            wa_block_tensor_names[i], &all[i],
+            i == WA_BLOCK_LOGIT_SCALE ? 4
+            : i == WA_BLOCK_TABLE     ? wa_term_size(d->dtype, d->table_dtype)
+                                      : wa_element_size(d->dtype),
+            extent[i][0] * extent[i][1], extent[i][0] != 0};
+    return wa_check_inputs(wanted, WA_BLOCK_TENSORS,
                            wa_session_context(plan->session), start);
 }
 

@@ -41,15 +41,6 @@ static void add(part *p, const float *from, uint64_t count, winattn_tensor *to)
         p->all[p->count++] = (upload){from, count, false, to};
 }
 
-static void add_fp32(part *p, const float *from, uint64_t count,
-                     winattn_tensor *to)
-{
-    const size_t before = p->count;
-    add(p, from, count, to);
-    if (p->count > before)
-        p->all[before].is_fp32 = true;
-}
-
 static winattn_dtype type_of(const part *p, const upload *u)
 {
     return u->is_fp32 ? WINATTN_FP32 : p->dtype;
@@ -94,29 +85,21 @@ send_block(wa_session *session, const wa_swin_config *config, uint32_t stage,
            winattn_dtype dtype, const wa_swin_block_weights *from,
            winattn_block_weights *to, wa_model_weights *w)
 {
-    const uint64_t c = wa_swin_channels(config, stage);
-    const uint64_t h = config->hidden[stage];
-    const uint64_t heads = config->heads[stage];
-    const uint64_t entries = (2ull * config->window[stage][0] - 1) *
-                             (2ull * config->window[stage][1] - 1);
+    const bool has_fp32_table =
+        wa_model_table_dtype(config, dtype) == WINATTN_TERM_FP32;
+    winattn_tensor *all = &to->norm1_weight;
+    uint64_t extent[WA_BLOCK_TENSORS][2];
     part p = {.dtype = dtype};
-    add(&p, from->norm1_weight, c, &to->norm1_weight);
-    add(&p, from->norm1_bias, c, &to->norm1_bias);
-    add(&p, from->qkv_weight, 3 * c * c, &to->qkv_weight);
-    add(&p, from->qkv_bias, 3 * c, &to->qkv_bias);
-    add(&p, from->proj_weight, c * c, &to->proj_weight);
-    add(&p, from->proj_bias, c, &to->proj_bias);
-    add(&p, from->norm2_weight, c, &to->norm2_weight);
-    add(&p, from->norm2_bias, c, &to->norm2_bias);
-    add(&p, from->fc1_weight, h * c, &to->fc1_weight);
-    add(&p, from->fc1_bias, h, &to->fc1_bias);
-    add(&p, from->fc2_weight, c * h, &to->fc2_weight);
-    add(&p, from->fc2_bias, c, &to->fc2_bias);
-    if (wa_model_table_dtype(config, dtype) == WINATTN_TERM_FP32)
-        add_fp32(&p, from->table, entries * heads, &to->table);
-    else
-        add(&p, from->table, entries * heads, &to->table);
-    add_fp32(&p, from->logit_scale, heads, &to->logit_scale);
+    wa_swin_block_extents(config, stage, extent);
+    for (int i = 0; i < WA_BLOCK_TENSORS; i++) {
+        if (!from->all[i])
+            continue;
+        p.all[p.count] = (upload){from->all[i], extent[i][0] * extent[i][1],
+                                  i == WA_BLOCK_LOGIT_SCALE ||
+                                      (i == WA_BLOCK_TABLE && has_fp32_table),
+                                  &all[i]};
+        p.count++;
+    }
     return send(session, &p, w);
 }
 

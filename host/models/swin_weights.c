@@ -26,26 +26,26 @@ static const float *deal(dealer *d, uint64_t count)
     return part;
 }
 
+void wa_swin_block_extents(const wa_swin_config *config, uint32_t stage,
+                           uint64_t extent[WA_BLOCK_TENSORS][2])
+{
+    const wa_block_shape shape = {
+        .channels = wa_swin_channels(config, stage),
+        .hidden = config->hidden[stage],
+        .heads = config->heads[stage],
+        .window = {config->window[stage][0], config->window[stage][1]},
+        .is_cosine = config->generation == 2};
+    wa_block_extents(&shape, extent);
+}
+
 static void deal_block(dealer *d, const wa_swin_config *config, uint32_t stage,
                        wa_swin_block_weights *block)
 {
-    const uint64_t channels = wa_swin_channels(config, stage);
-    const uint64_t hidden = config->hidden[stage];
-    const uint64_t heads = config->heads[stage];
-    block->norm1_weight = deal(d, channels);
-    block->norm1_bias = deal(d, channels);
-    block->qkv_weight = deal(d, 3 * channels * channels);
-    block->qkv_bias = deal(d, 3 * channels);
-    block->proj_weight = deal(d, channels * channels);
-    block->proj_bias = deal(d, channels);
-    block->norm2_weight = deal(d, channels);
-    block->norm2_bias = deal(d, channels);
-    block->fc1_weight = deal(d, hidden * channels);
-    block->fc1_bias = deal(d, hidden);
-    block->fc2_weight = deal(d, channels * hidden);
-    block->fc2_bias = deal(d, channels);
-    block->table = deal(d, wa_table_entries(config, stage) * heads);
-    block->logit_scale = config->generation == 2 ? deal(d, heads) : NULL;
+    uint64_t extent[WA_BLOCK_TENSORS][2];
+    wa_swin_block_extents(config, stage, extent);
+    for (int i = 0; i < WA_BLOCK_TENSORS; i++)
+        block->all[i] =
+            extent[i][0] ? deal(d, extent[i][0] * extent[i][1]) : NULL;
 }
 
 static void deal_all(dealer *d, wa_swin_weights *w)
@@ -191,26 +191,26 @@ static void fill_norm(uint64_t *state, const float *weight, const float *bias,
 static void fill_block(uint64_t *state, const wa_swin_config *config,
                        uint32_t stage, const wa_swin_block_weights *block)
 {
-    const uint64_t channels = wa_swin_channels(config, stage);
-    const uint64_t hidden = config->hidden[stage];
-    const uint64_t heads = config->heads[stage];
-    fill_norm(state, block->norm1_weight, block->norm1_bias, channels);
-    fill_matrix(state, block->qkv_weight, 3 * channels, channels);
-    fill(state, block->qkv_bias, 3 * channels, 0, 0.1F);
-    fill_matrix(state, block->proj_weight, channels, channels);
-    fill(state, block->proj_bias, channels, 0, 0.1F);
-    fill_norm(state, block->norm2_weight, block->norm2_bias, channels);
-    fill_matrix(state, block->fc1_weight, hidden, channels);
-    fill(state, block->fc1_bias, hidden, 0, 0.1F);
-    fill_matrix(state, block->fc2_weight, channels, hidden);
-    fill(state, block->fc2_bias, channels, 0, 0.1F);
-    fill(state, block->table, wa_table_entries(config, stage) * heads,
-         config->generation == 2 ? 8.0F : 0.0F, 1);
-    if (config->generation == 2) {
-        fill(state, block->logit_scale, heads, 2.3F, 0.1F);
-        memset(wa_writable(block->qkv_bias + channels), 0,
-               (size_t)channels * sizeof(float));
+    const bool is_v2 = config->generation == 2;
+    uint64_t extent[WA_BLOCK_TENSORS][2];
+    wa_swin_block_extents(config, stage, extent);
+    for (int i = 0; i < WA_BLOCK_TENSORS; i++) {
+        const uint64_t count = extent[i][0] * extent[i][1];
+        if (i == WA_BLOCK_TABLE)
+            fill(state, block->table, count, is_v2 ? 8.0F : 0.0F, 1);
+        else if (extent[i][1] > 1)
+            fill_matrix(state, block->all[i], extent[i][0], extent[i][1]);
+        else
+            fill(state, block->all[i], count,
+                 i == WA_BLOCK_NORM1_WEIGHT || i == WA_BLOCK_NORM2_WEIGHT
+                     ? 1.0F
+                 : i == WA_BLOCK_LOGIT_SCALE ? 2.3F
+                                             : 0.0F,
+                 0.1F);
     }
+    const uint64_t c = wa_swin_channels(config, stage);
+    if (is_v2)
+        memset(wa_writable(block->qkv_bias + c), 0, (size_t)c * sizeof(float));
 }
 
 static void fill_all(uint64_t *state, const wa_swin_weights *w)

@@ -17,10 +17,7 @@
 #ifndef WINATTN_SWIN_WEIGHTS_H
 #define WINATTN_SWIN_WEIGHTS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "winattn_models.h"
+#include "models/block_tensors.h"
 
 #define WA_SWIN_STAGES WINATTN_SWIN_STAGES
 
@@ -36,19 +33,18 @@
 
 typedef winattn_swin_config wa_swin_config;
 
-/* Of the block, with C channels, M hidden ones, H heads. */
-typedef struct wa_swin_block_weights {
-    const float *norm1_weight, *norm1_bias; /* [C] */
-    const float *qkv_weight;                /* [3C, C]: q, k, v; heads in C */
-    const float *qkv_bias;                /* [3C]; k's is 0 in generation 2 */
-    const float *proj_weight, *proj_bias; /* [C, C], [C] */
-    const float *norm2_weight, *norm2_bias; /* [C] */
-    const float *fc1_weight, *fc1_bias;     /* [M, C], [M] */
-    const float *fc2_weight, *fc2_bias;     /* [C, M], [C] */
-    /* [(2 window[0] - 1) (2 window[1] - 1), H], as winattn_table has it; of
-     * generation 2: 16 sigmoid(the position MLP). */
-    const float *table;
-    const float *logit_scale; /* [H], before exp and its limit; else NULL */
+/* Of a block (block_tensors.h); qkv's heads lie in C, its bias of k is 0 in
+ * generation 2. A table is as winattn_table has it, of generation 2
+ * 16 sigmoid(the position MLP); logit_scale, before exp and its limit, is NULL
+ * in generation 1. */
+typedef union wa_swin_block_weights {
+    struct {
+        const float *norm1_weight, *norm1_bias, *qkv_weight, *qkv_bias;
+        const float *proj_weight, *proj_bias, *norm2_weight, *norm2_bias;
+        const float *fc1_weight, *fc1_bias, *fc2_weight, *fc2_bias;
+        const float *table, *logit_scale;
+    };
+    const float *all[WA_BLOCK_TENSORS];
 } wa_swin_block_weights;
 
 typedef struct wa_swin_stage_weights {
@@ -82,6 +78,10 @@ static inline uint32_t wa_swin_channels(const wa_swin_config *config,
 {
     return config->channels << stage;
 }
+
+/* Outputs and inputs of the tensors of a stage's blocks. */
+void wa_swin_block_extents(const wa_swin_config *config, uint32_t stage,
+                           uint64_t extent[WA_BLOCK_TENSORS][2]);
 
 /* Is this a model that can be: numbers in range, heads that divide channels
  * into head dims of at most 256? */

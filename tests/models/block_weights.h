@@ -3,31 +3,13 @@
 #ifndef MODELS_BLOCK_WEIGHTS_H
 #define MODELS_BLOCK_WEIGHTS_H
 
+#include "models/block_tensors.h"
 #include "reference.h"
 #include "tensors.h"
 #include "winattn_models.h"
 
-/* In the order of winattn_block_weights. */
-enum {
-    NORM1_WEIGHT,
-    NORM1_BIAS,
-    QKV_WEIGHT,
-    QKV_BIAS,
-    PROJ_WEIGHT,
-    PROJ_BIAS,
-    NORM2_WEIGHT,
-    NORM2_BIAS,
-    FC1_WEIGHT,
-    FC1_BIAS,
-    FC2_WEIGHT,
-    FC2_BIAS,
-    TABLE,
-    LOGIT_SCALE,
-    WEIGHTS
-};
-
 typedef struct block_weights {
-    model_tensor t[WEIGHTS];
+    model_tensor t[WA_BLOCK_TENSORS];
     winattn_block_weights given;
     ref_weights ref;
 } block_weights;

@@ -11,27 +11,25 @@
 
 size_t first_inputs(file_bytes *inputs, size_t most)
 {
-    static const char *const names[] = {
-        "alpha.png",
-        "bits.png",
-        "grey.png",
-        "interlaced.png",
-        "palette.png",
-        "wide.png",
-        "cmyk.jpg",
-        "grey.jpg",
-        "progressive.jpg",
-        "colour.jpg",
-        "grey.ppm",
-        "wide.ppm",
-        "inks.jpg",
-        "ycck.jpg",
-        "turned_3.jpg",
-        "turned_6.jpg",
-        "turned_5.png",
-        "turned_8.png",
-        "interlaced_turned.png",
-    };
+    static const char *const names[] = {"alpha.png",
+                                        "bits.png",
+                                        "grey.png",
+                                        "interlaced.png",
+                                        "palette.png",
+                                        "wide.png",
+                                        "cmyk.jpg",
+                                        "grey.jpg",
+                                        "progressive.jpg",
+                                        "colour.jpg",
+                                        "grey.ppm",
+                                        "wide.ppm",
+                                        "inks.jpg",
+                                        "ycck.jpg",
+                                        "turned_3.jpg",
+                                        "turned_6.jpg",
+                                        "turned_5.png",
+                                        "turned_8.png",
+                                        "interlaced_turned.png"};
     static const unsigned char block[] = "MM\0*\0\0\0\x8\0\2"
                                          "\1\x0e\0\2\0\0\0\4abc\0"
                                          "\1\x12\0\3\0\0\0\1\0\6\0";

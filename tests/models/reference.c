@@ -218,7 +218,7 @@ void ref_window_attention(const ref_shape *s, const ref_weights *w,
     }
     ref_linear(in, w->qkv_weight, w->qkv_bias, all, c, 3 * c, qkv);
     ref_attention(qkv, windows, tokens, c, s->heads,
-                  s->is_v2 ? w->logit_scale : NULL, block_bias, &g, o);
+                  s->is_cosine ? w->logit_scale : NULL, block_bias, &g, o);
     ref_linear(o, w->proj_weight, w->proj_bias, all, c, c, in);
     for (size_t i = 0; i < all; i++) {
         const long long to = token_at(&g, i / tokens, i % tokens);
@@ -242,19 +242,19 @@ void ref_block(const ref_shape *s, const ref_weights *w, double *map)
     double *in = numbers(rows * c), *out = numbers(rows * c);
     double *hidden = numbers(rows * s->hidden);
     memcpy(in, map, rows * c * sizeof *in);
-    if (!s->is_v2)
+    if (!s->post_norm)
         ref_norm(map, w->norm1_weight, w->norm1_bias, rows, c, s->eps, in);
     ref_window_attention(s, w, in, out);
-    if (s->is_v2)
+    if (s->post_norm)
         ref_norm(out, w->norm1_weight, w->norm1_bias, rows, c, s->eps, out);
     add(map, out, rows * c);
     memcpy(in, map, rows * c * sizeof *in);
-    if (!s->is_v2)
+    if (!s->post_norm)
         ref_norm(map, w->norm2_weight, w->norm2_bias, rows, c, s->eps, in);
     ref_linear(in, w->fc1_weight, w->fc1_bias, rows, c, s->hidden, hidden);
     ref_gelu(hidden, rows * s->hidden);
     ref_linear(hidden, w->fc2_weight, w->fc2_bias, rows, s->hidden, c, out);
-    if (s->is_v2)
+    if (s->post_norm)
         ref_norm(out, w->norm2_weight, w->norm2_bias, rows, c, s->eps, out);
     add(map, out, rows * c);
     free(in);

@@ -25,7 +25,7 @@ typedef struct ref_shape {
     size_t batch, height, width, channels, heads, hidden;
     size_t window[2], shift[2];
     double eps;
-    bool is_v2, rolls_first;
+    bool is_cosine, post_norm, rolls_first;
 } ref_shape;
 
 /* As wa_swin_block_weights names them, in fp64. */
@@ -48,8 +48,8 @@ void ref_attention(const double *qkv, size_t windows, size_t tokens,
 /* The entry of a table [(2 h - 1) (2 w - 1)] for two tokens of a window. */
 size_t ref_entry(const size_t window[2], size_t query, size_t key);
 
-/* A whole block, as torchvision computes it: the normalised map (generation 1;
- * else the map) is padded with zeros to windows, rolled, cut, projected,
+/* A whole block, as torchvision computes it: the normalised map (or with
+ * post_norm the map) is padded with zeros to windows, rolled, cut, projected,
  * attended to, put together again; or as timm does, which rolls first. map is
  * changed in place. */
 void ref_block(const ref_shape *shape, const ref_weights *w, double *map);

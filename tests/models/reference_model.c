@@ -24,45 +24,33 @@ void ref_stage_block(const wa_swin_config *config, uint32_t stage,
                      const wa_swin_block_weights *w, bool shifted,
                      storage_kind kind, ref_map *map)
 {
-    const size_t c = map->channels, h = config->hidden[stage];
-    const size_t heads = config->heads[stage];
     const size_t *size = &map->height;
     const bool is_v2 = config->generation == 2;
     ref_shape shape = {.batch = map->batch,
                        .height = map->height,
                        .width = map->width,
-                       .channels = c,
-                       .heads = heads,
-                       .hidden = h,
+                       .channels = map->channels,
+                       .heads = config->heads[stage],
+                       .hidden = config->hidden[stage],
                        .eps = config->norm_eps,
-                       .is_v2 = is_v2};
+                       .is_cosine = is_v2,
+                       .post_norm = is_v2};
     for (int a = 0; a < 2; a++) {
         shape.window[a] = config->window[stage][a];
         shape.shift[a] =
             shifted && shape.window[a] < size[a] ? shape.window[a] / 2 : 0;
     }
-    const size_t entries =
-        (2 * shape.window[0] - 1) * (2 * shape.window[1] - 1);
-    const storage_kind table = is_v2 ? KIND_FP32 : kind;
-    double *v[] = {ref_rounded(kind, w->norm1_weight, c),
-                   ref_rounded(kind, w->norm1_bias, c),
-                   ref_rounded(kind, w->qkv_weight, 3 * c * c),
-                   ref_rounded(kind, w->qkv_bias, 3 * c),
-                   ref_rounded(kind, w->proj_weight, c * c),
-                   ref_rounded(kind, w->proj_bias, c),
-                   ref_rounded(kind, w->norm2_weight, c),
-                   ref_rounded(kind, w->norm2_bias, c),
-                   ref_rounded(kind, w->fc1_weight, h * c),
-                   ref_rounded(kind, w->fc1_bias, h),
-                   ref_rounded(kind, w->fc2_weight, c * h),
-                   ref_rounded(kind, w->fc2_bias, c),
-                   ref_rounded(table, w->table, entries * heads),
-                   is_v2 ? ref_rounded(KIND_FP32, w->logit_scale, heads)
-                         : NULL};
-    const ref_weights weights = {v[0], v[1], v[2], v[3],  v[4],  v[5],  v[6],
-                                 v[7], v[8], v[9], v[10], v[11], v[12], v[13]};
+    uint64_t extent[WA_BLOCK_TENSORS][2];
+    double *v[WA_BLOCK_TENSORS];
+    ref_weights weights;
+    wa_swin_block_extents(config, stage, extent);
+    for (int i = 0; i < WA_BLOCK_TENSORS; i++)
+        v[i] = ref_rounded(is_v2 && i >= WA_BLOCK_TABLE ? KIND_FP32 : kind,
+                           w->all[i], (size_t)(extent[i][0] * extent[i][1]));
+    assert_int_equal(sizeof weights, sizeof v);
+    memcpy(&weights, v, sizeof v);
     ref_block(&shape, &weights, map->value);
-    ref_free(v, sizeof v / sizeof *v);
+    ref_free(v, WA_BLOCK_TENSORS);
 }
 
 void ref_merge(const winattn_swin_weights *w, uint32_t stage,

@@ -9,6 +9,7 @@
 #include "kit/child.h"
 #include "kit/devices.h"
 #include "linear_case.h"
+#include "tensors.h"
 
 /* A plan with everything, and buffers that are large enough. */
 typedef struct prepared {
@@ -60,50 +61,36 @@ static void tear(prepared *p)
     clReleaseMemObject(p->workspace);
 }
 
-static void refuses(const winattn_linear_desc *desc, winattn_status status,
-                    const char *culprit)
-{
-    winattn_linear_plan *plan = (winattn_linear_plan *)desc;
-    assert_status(
-        winattn_linear_plan_create(device.context, device.id, desc, &plan),
-        status, culprit);
-    assert_null(plan);
-}
-
 static void wrong_descriptors_are_refused(void **state)
 {
     (void)state;
-    const winattn_linear_desc right = {
-        .struct_size = sizeof right, .in_features = 3, .out_features = 5};
-    winattn_linear_desc d = right;
-    refuses(NULL, WINATTN_INVALID_ARGUMENT, "linear_desc is NULL");
-    d.struct_size = 8;
-    refuses(&d, WINATTN_INVALID_ARGUMENT, "struct_size");
-    d = right;
-    d.in_features = 0;
-    refuses(&d, WINATTN_INVALID_ARGUMENT, "in_features is 0");
-    d.in_features = 65537;
-    refuses(&d, WINATTN_INVALID_ARGUMENT, "in_features is 65537");
-    d = right;
-    d.out_features = 1048577;
-    refuses(&d, WINATTN_INVALID_ARGUMENT, "out_features");
-    d = right;
-    d.dtype = (winattn_dtype)3;
-    refuses(&d, WINATTN_INVALID_ARGUMENT, "dtype");
-    d = right;
-    d.tier = (winattn_tier)-1;
-    refuses(&d, WINATTN_INVALID_ARGUMENT, "tier");
-    d = right;
-    d.activation = (winattn_activation)2;
-    refuses(&d, WINATTN_INVALID_ARGUMENT, "activation");
-    d = right;
-    d.eps = 1e-6f;
-    refuses(&d, WINATTN_INVALID_ARGUMENT, "eps");
-    d.layer_norm = true;
-    d.eps = NAN;
-    refuses(&d, WINATTN_INVALID_ARGUMENT, "eps");
+    const winattn_linear_desc good = {
+        .struct_size = sizeof good, .in_features = 3, .out_features = 5};
+    winattn_linear_plan *plan = (winattn_linear_plan *)(uintptr_t)&good;
+#define REFUSED(field, value, culprit)                                        \
+    do {                                                                      \
+        winattn_linear_desc bad = good;                                       \
+        bad.field = value;                                                    \
+        assert_status(winattn_linear_plan_create(device.context, device.id,   \
+                                                 &bad, &plan),                \
+                      WINATTN_INVALID_ARGUMENT, culprit);                     \
+        assert_null(plan);                                                    \
+    } while (0)
+    REFUSED(struct_size, 8, "struct_size");
+    REFUSED(in_features, 0, "in_features is 0");
+    REFUSED(in_features, 65537, "in_features is 65537");
+    REFUSED(out_features, 1048577, "out_features");
+    REFUSED(dtype, (winattn_dtype)3, "dtype");
+    REFUSED(tier, (winattn_tier)-1, "tier");
+    REFUSED(activation, (winattn_activation)2, "activation");
+    REFUSED(eps, 1e-6f, "eps");
+    REFUSED(eps, (bad.layer_norm = true, NAN), "eps");
+#undef REFUSED
     assert_status(
-        winattn_linear_plan_create(device.context, device.id, &right, NULL),
+        winattn_linear_plan_create(device.context, device.id, NULL, &plan),
+        WINATTN_INVALID_ARGUMENT, "linear_desc is NULL");
+    assert_status(
+        winattn_linear_plan_create(device.context, device.id, &good, NULL),
         WINATTN_INVALID_ARGUMENT, "plan is NULL");
     winattn_linear_plan_destroy(NULL);
 }
@@ -116,51 +103,38 @@ static void refuses_call(const prepared *p, const winattn_linear *call,
         status, culprit);
 }
 
+#define REFUSED(field, value, status, culprit)                                \
+    do {                                                                      \
+        winattn_linear bad = p.call;                                          \
+        bad.field = value;                                                    \
+        refuses_call(&p, &bad, status, culprit);                              \
+    } while (0)
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
     prepared p;
     prepare(&p);
-    winattn_linear c = p.call;
-    c.struct_size = 4;
-    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "struct_size");
-    c = p.call;
-    c.rows = 1ull << 32;
-    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "rows");
-    c = p.call;
-    c.rows = 11;
-    refuses_call(&p, &c, WINATTN_BUFFER_TOO_SMALL, "y needs");
-    c = p.call;
-    c.x_stride = 11;
-    refuses_call(&p, &c, WINATTN_INVALID_LAYOUT, "x_stride is 11");
-    c.x_stride = 1ull << 32;
-    refuses_call(&p, &c, WINATTN_INVALID_LAYOUT, "x_stride");
-    c.x_stride = 1000;
-    refuses_call(&p, &c, WINATTN_BUFFER_TOO_SMALL, "x needs");
-    c = p.call;
-    c.y.offset = 2;
-    refuses_call(&p, &c, WINATTN_INVALID_LAYOUT, "offset of y");
-    c = p.call;
-    c.norm_bias.buffer = NULL;
-    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "norm_bias is NULL");
-    c = p.call;
-    c.residual.buffer = NULL;
-    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "residual is NULL");
-    c = p.call;
-    c.workspace.buffer = NULL;
-    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "needs 480 bytes");
-    c = p.call;
-    c.workspace.offset = 16;
-    refuses_call(&p, &c, WINATTN_WORKSPACE_TOO_SMALL, "workspace");
+    REFUSED(struct_size, 4, WINATTN_INVALID_ARGUMENT, "struct_size");
+    REFUSED(rows, 1ull << 32, WINATTN_INVALID_ARGUMENT, "rows");
+    REFUSED(rows, 11, WINATTN_BUFFER_TOO_SMALL, "y needs");
+    REFUSED(x_stride, 11, WINATTN_INVALID_LAYOUT, "x_stride is 11");
+    REFUSED(x_stride, 1ull << 32, WINATTN_INVALID_LAYOUT, "x_stride");
+    REFUSED(x_stride, 1000, WINATTN_BUFFER_TOO_SMALL, "x needs");
+    REFUSED(y.offset, 2, WINATTN_INVALID_LAYOUT, "offset of y");
+    REFUSED(norm_bias.buffer, NULL, WINATTN_INVALID_ARGUMENT,
+            "norm_bias is NULL");
+    REFUSED(residual.buffer, NULL, WINATTN_INVALID_ARGUMENT,
+            "residual is NULL");
+    REFUSED(workspace.buffer, NULL, WINATTN_INVALID_ARGUMENT,
+            "needs 480 bytes");
+    REFUSED(workspace.offset, 16, WINATTN_WORKSPACE_TOO_SMALL, "workspace");
     cl_mem read_only = new_buffer(800, CL_MEM_READ_ONLY);
-    c = p.call;
-    c.y.buffer = read_only;
-    refuses_call(&p, &c, WINATTN_INVALID_BUFFER, "y is written");
-    clReleaseMemObject(read_only);
     cl_mem write_only = new_buffer(800, CL_MEM_WRITE_ONLY);
-    c = p.call;
-    c.workspace.buffer = write_only;
-    refuses_call(&p, &c, WINATTN_INVALID_BUFFER, "workspace is read");
+    REFUSED(y.buffer, read_only, WINATTN_INVALID_BUFFER, "y is written");
+    REFUSED(workspace.buffer, write_only, WINATTN_INVALID_BUFFER,
+            "workspace is read");
+    clReleaseMemObject(read_only);
     clReleaseMemObject(write_only);
     assert_status(
         winattn_enqueue_linear(NULL, device.queue, &p.call, 0, NULL, NULL),
@@ -179,28 +153,26 @@ static void wrong_calls_are_refused(void **state)
 static void parts_that_a_plan_lacks_are_refused(void **state)
 {
     (void)state;
+    static const winattn_tensor none;
     prepared p;
+    size_t size = 1;
     prepare(&p);
+    const winattn_tensor given = p.call.x;
     winattn_linear_plan_destroy(p.plan);
     p.desc.layer_norm = p.desc.has_bias = p.desc.has_residual = false;
-    assert_int_equal(winattn_linear_plan_create(device.context, device.id,
-                                                &p.desc, &p.plan),
-                     WINATTN_SUCCESS);
-    size_t size = 1;
-    assert_int_equal(winattn_linear_plan_workspace_size(p.plan, 10, &size),
-                     WINATTN_SUCCESS);
+    p.call.bias = p.call.norm_weight = p.call.norm_bias = p.call.residual =
+        none;
+    assert_status(winattn_linear_plan_create(device.context, device.id,
+                                             &p.desc, &p.plan),
+                  0, "");
+    assert_status(winattn_linear_plan_workspace_size(p.plan, 10, &size), 0,
+                  "");
     assert_int_equal(size, 0);
-    winattn_linear c = p.call;
-    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "bias is given");
-    c.bias.buffer = c.norm_weight.buffer = NULL;
-    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "norm_bias is given");
-    c.norm_bias.buffer = NULL;
-    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "residual is given");
-    c.residual.buffer = NULL;
-    c.residual_stride = 20;
-    refuses_call(&p, &c, WINATTN_INVALID_ARGUMENT, "residual_stride");
-    c.residual_stride = 0;
-    refuses_call(&p, &c, WINATTN_SUCCESS, "");
+    REFUSED(bias, given, WINATTN_INVALID_ARGUMENT, "bias is given");
+    REFUSED(norm_bias, given, WINATTN_INVALID_ARGUMENT, "norm_bias is given");
+    REFUSED(residual, given, WINATTN_INVALID_ARGUMENT, "residual is given");
+    REFUSED(residual_stride, 20, WINATTN_INVALID_ARGUMENT, "residual_stride");
+    refuses_call(&p, &p.call, WINATTN_SUCCESS, "");
     assert_int_equal(clFinish(device.queue), CL_SUCCESS);
     tear(&p);
 }
@@ -272,43 +244,40 @@ static void gelu_keeps_what_is_no_number(void **state)
 {
     (void)state;
     enum { ROWS = 6 };
-    static const winattn_tier tiers[] = {WINATTN_TIER_CPU, WINATTN_TIER_LOCAL};
-    float x[ROWS] = {INFINITY, NAN, 30.0f, -30.0f, 0.0f, 1.0f}, one = 1;
-    cl_int error;
-    for (int t = 0; t < (keeps_barriers() ? 2 : 1); t++) {
-        float y[ROWS];
+    static const double numbers[ROWS] = {INFINITY, NAN, 30, -30, 0, 1};
+    static const double one = 1;
+    for (int tier = WINATTN_TIER_CPU;
+         tier <= (keeps_barriers() ? WINATTN_TIER_LOCAL : WINATTN_TIER_CPU);
+         tier++) {
         const winattn_linear_desc desc = {.struct_size = sizeof desc,
-                                          .tier = tiers[t],
+                                          .tier = (winattn_tier)tier,
                                           .in_features = 1,
                                           .out_features = 1,
                                           .activation =
                                               WINATTN_ACTIVATION_GELU};
+        model_tensor x = tensor_of(KIND_FP32, numbers, ROWS, 0);
+        model_tensor weight = tensor_of(KIND_FP32, &one, 1, 0);
+        model_tensor y = tensor_empty(KIND_FP32, ROWS, 0);
+        const winattn_linear call = {.struct_size = sizeof call,
+                                     .rows = ROWS,
+                                     .x = x.at,
+                                     .weight = weight.at,
+                                     .y = y.at};
         winattn_linear_plan *plan;
-        winattn_linear call = {.struct_size = sizeof call, .rows = ROWS};
-        assert_int_equal(winattn_linear_plan_create(device.context, device.id,
-                                                    &desc, &plan),
-                         WINATTN_SUCCESS);
-        call.x.buffer = clCreateBuffer(device.context, CL_MEM_COPY_HOST_PTR,
-                                       sizeof x, x, &error);
-        assert_int_equal(error, CL_SUCCESS);
-        call.weight.buffer = clCreateBuffer(
-            device.context, CL_MEM_COPY_HOST_PTR, sizeof one, &one, &error);
-        assert_int_equal(error, CL_SUCCESS);
-        call.y.buffer = new_buffer(sizeof y, CL_MEM_READ_WRITE);
-        assert_int_equal(
+        assert_status(winattn_linear_plan_create(device.context, device.id,
+                                                 &desc, &plan),
+                      0, "");
+        assert_status(
             winattn_enqueue_linear(plan, device.queue, &call, 0, NULL, NULL),
-            WINATTN_SUCCESS);
-        assert_int_equal(clEnqueueReadBuffer(device.queue, call.y.buffer,
-                                             CL_TRUE, 0, sizeof y, y, 0, NULL,
-                                             NULL),
-                         CL_SUCCESS);
-        assert_true(isinf(y[0]) && y[0] > 0);
-        assert_true(isnan(y[1]));
-        assert_true(y[2] == 30.0f && y[3] == 0.0f && y[4] == 0.0f);
-        assert_true(fabs(y[5] - 0.841344746) < 1e-6);
-        clReleaseMemObject(call.x.buffer);
-        clReleaseMemObject(call.weight.buffer);
-        clReleaseMemObject(call.y.buffer);
+            0, "");
+        tensor_read(&y);
+        assert_true(isinf(y.value[0]) && y.value[0] > 0);
+        assert_true(isnan(y.value[1]));
+        assert_true(y.value[2] == 30 && y.value[3] == 0 && y.value[4] == 0);
+        assert_true(fabs(y.value[5] - 0.841344746) < 1e-6);
+        tensor_free(&x);
+        tensor_free(&weight);
+        tensor_free(&y);
         winattn_linear_plan_destroy(plan);
     }
 }
