@@ -73,3 +73,9 @@ winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
                                    .y = call->y};
     return wa_linear_append(plan, &linear, chain);
 }
+
+winattn_status wa_describe_linear(const void *plan, size_t size, char *text,
+                                  size_t *needed)
+{
+    return winattn_linear_plan_describe(plan, size, text, needed);
+}

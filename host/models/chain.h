@@ -27,6 +27,10 @@ winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
                                       const winattn_linear_plan *plan,
                                       const wa_layer_call *call);
 
+/* What a winattn_linear_plan says of itself, for wa_describe_part. */
+winattn_status wa_describe_linear(const void *plan, size_t size, char *text,
+                                  size_t *needed);
+
 /* Appends the launches of the core's forward pass. */
 winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
                                          const winattn_plan *plan,

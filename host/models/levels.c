@@ -106,12 +106,6 @@ winattn_status wa_describe_part(const char *name, wa_describer *describe,
     return status;
 }
 
-winattn_status wa_describe_linear(const void *plan, size_t size, char *text,
-                                  size_t *needed)
-{
-    return winattn_linear_plan_describe(plan, size, text, needed);
-}
-
 winattn_status wa_give_text(const char *all, size_t size, char *text,
                             size_t *needed)
 {

@@ -46,10 +46,6 @@ typedef winattn_status wa_describer(const void *plan, size_t size, char *text,
                                     size_t *needed);
 winattn_status wa_describe_part(const char *name, wa_describer *describe,
                                 const void *plan, char *text, size_t size);
-/* Of a winattn_linear_plan. */
-winattn_status wa_describe_linear(const void *plan, size_t size, char *text,
-                                  size_t *needed);
-
 /* What winattn_..._describe does with its whole text. */
 winattn_status wa_give_text(const char *all, size_t size, char *text,
                             size_t *needed);

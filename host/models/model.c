@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "models/attention.h"
 #include "models/block.h"
+#include "models/chain.h"
 #include "models/sister.h"
 #include "models/swin_rules.h"
 

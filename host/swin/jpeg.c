@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "swin/exif.h"
-#include "swin/picture_file.h"
+#include "swin/picture.h"
 
 /* A hostile file has thousands. */
 #define SCANS_MOST 64

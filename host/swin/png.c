@@ -8,7 +8,7 @@
 #include <zlib.h>
 
 #include "swin/exif.h"
-#include "swin/picture_file.h"
+#include "swin/picture.h"
 
 #define SIGNATURE_SIZE 8u
 #define CHUNK_SIZE 12u /* of what is around a chunk's data */

@@ -2,7 +2,7 @@
  * PPM and PGM as Netpbm describes them: P6 and P5, with 8 or 16 bits. */
 #include <stdio.h>
 
-#include "swin/picture_file.h"
+#include "swin/picture.h"
 
 #define MOST_VALUE 65535u
 

@@ -62,7 +62,7 @@ struct unfused {
     uint64_t bytes;
 };
 
-/* A new buffer, NULL: of no content. Counts its bytes. (unfused.c) */
+/* A new buffer, NULL: of no content. Counts its bytes. (tables.c) */
 winattn_status unfused_new_buffer(unfused *u, uint64_t bytes,
                                   const void *content, cl_mem *made);
 

@@ -4,10 +4,20 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "device/buffer.h"
 #include "unfused/internal.h"
 
 #define HIDDEN (-100.0f)
 #define MOST_SCALE 4.6051702f /* ln 100 */
+
+winattn_status unfused_new_buffer(unfused *u, uint64_t bytes,
+                                  const void *content, cl_mem *made)
+{
+    WA_TRY(wa_make_buffer(wa_session_context(u->model->session),
+                          CL_MEM_READ_WRITE, bytes, content, made));
+    u->bytes += bytes;
+    return WINATTN_SUCCESS;
+}
 
 /* An entry of the table for each pair of tokens. */
 static void expand_table(const unfused_stage *s, const float *table,

@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "device/buffer.h"
 #include "models/levels.h"
 #include "models/options.h"
 #include "models/swin_rules.h"
@@ -192,15 +191,6 @@ static winattn_status set_shape(unfused *u, uint32_t number)
                        "a step of stage %u has 2^32 numbers or more", number);
     s->all_windows = (uint32_t)windows;
     s->all_tokens = (uint32_t)from->tokens;
-    return WINATTN_SUCCESS;
-}
-
-winattn_status unfused_new_buffer(unfused *u, uint64_t bytes,
-                                  const void *content, cl_mem *made)
-{
-    WA_TRY(wa_make_buffer(wa_session_context(u->model->session),
-                          CL_MEM_READ_WRITE, bytes, content, made));
-    u->bytes += bytes;
     return WINATTN_SUCCESS;
 }
 
