@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whole models: random ones, of bytes, against the formulas in fp64;
- * test_sources.c compares others with what libraries compute.
+ * Whole models: what calls may ask for, and how; test_sources.c compares what
+ * is computed with what libraries compute.
  *
- *   test_models TIER [few | each | all]
- *
- * few: some models, in one type; each: every model; all: in all types. */
+ *   test_models TIER */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,64 +11,11 @@
 
 #include "kit/child.h"
 #include "model_run.h"
-#include "reference_model.h"
+#include "models/swin_weights.h"
+#include "reference.h"
 #include "winattn_models.h"
 
-/* Compiling takes nearly all of the time. */
-static bool is_cpu(void) { return tier_under_test() == WINATTN_TIER_CPU; }
-
 /* ---- Random models ---- */
-
-static void check_numbers(const char *what, model_tensor *got,
-                          const double *want, double most)
-{
-    tensor_read(got);
-    assert_error(what, got->value, want, got->count, most);
-}
-
-/* Logits, of features as the device has them: few numbers, which may cancel,
- * would say little of all that comes before. */
-static void check_logits(model_run *r, const winattn_swin_weights *w,
-                         storage_kind kind, size_t batch, size_t c,
-                         double most)
-{
-    const size_t classes = w->config.classes;
-    double *v[] = {ref_rounded(kind, w->head_weight, classes * c),
-                   ref_rounded(kind, w->head_bias, classes)};
-    double *logits = malloc(batch * classes * sizeof *logits);
-    assert_non_null(logits);
-    ref_linear(r->features.value, v[0], v[1], batch, c, classes, logits);
-    check_numbers("logits", &r->logits, logits, most);
-    ref_free(v, 2);
-    free(logits);
-}
-
-/* Maps, features and logits of a run against the reference. */
-static void check_run(model_run *r, const winattn_model_desc *d,
-                      const winattn_swin_weights *w, const double *pictures)
-{
-    static const double most[] = {5e-6, 4e-3, 3e-2};
-    const storage_kind kind = kind_of(d->dtype);
-    const wa_swin_config *config = &w->config;
-    ref_map map = ref_embed(w, d, &r->call, kind, pictures);
-    for (uint32_t stage = 0; stage < config->stages; stage++) {
-        char what[32];
-        for (uint32_t i = 0; i < config->depths[stage]; i++)
-            ref_stage_block(config, stage, &w->stages[stage].blocks[i],
-                            i % 2 == 1, kind, &map);
-        snprintf(what, sizeof what, "type %d, stage %u", d->dtype, stage);
-        check_numbers(what, &r->maps[stage], map.value, most[d->dtype]);
-        if (stage + 1 < config->stages)
-            ref_merge(w, stage, kind, &map);
-    }
-    double *features = malloc(map.batch * map.channels * sizeof *features);
-    assert_non_null(features);
-    ref_pool(w, kind, &map, features);
-    check_numbers("features", &r->features, features, most[d->dtype]);
-    check_logits(r, w, kind, map.batch, map.channels, most[d->dtype] / 4);
-    free(features);
-    free(map.value);
-}
 
 static double *draw_bytes(size_t count)
 {
@@ -116,7 +61,6 @@ static const random_row random_rows[] = {
      15,
      17},
 };
-#define RANDOM_ROWS (sizeof random_rows / sizeof *random_rows)
 
 /* A random model, its pictures, and a run. */
 typedef struct random_model {
@@ -153,19 +97,15 @@ static random_model model_of(const random_row *row, winattn_dtype dtype)
     return m;
 }
 
-/* Few of other tiers than cpu leave calls out. */
-static void skip_few(void)
+static winattn_dtype some_dtype(void)
 {
-    if (part_is("few") && !is_cpu())
-        skip();
+    return is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
 }
 
 /* The one that calls are tried with. */
 static random_model some_model(void)
 {
-    skip_few();
-    return model_of(&random_rows[1],
-                    is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16);
+    return model_of(&random_rows[1], some_dtype());
 }
 
 static void model_free(random_model *m)
@@ -190,21 +130,71 @@ static void assert_unwritten(model_tensor *t)
         assert_true(isnan(t->value[i]));
 }
 
-static void random_models(void **state)
+/* ---- Calls ---- */
+
+/* Of the same pictures, but for the rounding of what is subtracted and divided
+ * by. */
+static void assert_alike(const char *what, model_tensor *got,
+                         model_tensor *want)
 {
-    (void)state;
-    for (size_t i = 0; i < RANDOM_ROWS; i++)
-        for (int dtype = WINATTN_FP32; dtype <= WINATTN_BF16; dtype++) {
-            if (!is_chosen(2 - 2 * i, i == 1, (winattn_dtype)dtype))
-                continue;
-            random_model m = model_of(&random_rows[i], (winattn_dtype)dtype);
-            run_enqueue(&m.run, device.queue);
-            check_run(&m.run, &m.desc, m.weights, m.pictures);
-            model_free(&m);
-        }
+    tensor_read(got);
+    tensor_read(want);
+    assert_error(what, got->value, want->value, got->count,
+                 some_dtype() == WINATTN_FP32 ? 5e-6 : 4e-3);
 }
 
-/* ---- Calls ---- */
+/* The number that a byte becomes: of bytes [height][width][channels], and of
+ * the same order or [channels][height][width]. */
+static double *numbers_of(const random_model *m, size_t channels, bool planes)
+{
+    const size_t area = (size_t)m->desc.height * m->desc.width;
+    const winattn_model_call *call = &m->run.call;
+    double *to = malloc(m->desc.batch * area * channels * sizeof *to);
+    assert_non_null(to);
+    for (size_t i = 0; i < m->desc.batch * area * channels; i++) {
+        const size_t picture = i / (area * channels), c = i % channels;
+        const size_t pixel = i / channels % area;
+        to[planes ? (picture * channels + c) * area + pixel : i] =
+            (m->pictures[i] / 255 - call->mean[c]) / call->deviation[c];
+    }
+    return to;
+}
+
+/* Pictures may be bytes, of which the call says mean and deviation, or numbers
+ * in either order; logits are a linear layer of the features. */
+static void pictures_of_all_kinds(void **state)
+{
+    (void)state;
+    random_model m = model_of(&random_rows[0], some_dtype());
+    const winattn_swin_weights *w = m.weights;
+    const size_t last = (size_t)w->config.channels * 2;
+    run_enqueue(&m.run, device.queue);
+    for (int kind = WINATTN_PICTURES_BYTES + 1;
+         kind <= WINATTN_PICTURES_PLANES; kind++) {
+        winattn_model_desc desc = m.desc;
+        double *numbers = numbers_of(&m, 3, kind == WINATTN_PICTURES_PLANES);
+        desc.pictures = (winattn_pictures)kind;
+        model_run r = run_of(&desc, w, KIND_FP32, numbers);
+        run_enqueue(&r, device.queue);
+        for (int i = 0; i < 2; i++)
+            assert_alike("map", &r.maps[i], &m.run.maps[i]);
+        assert_alike("features", &r.features, &m.run.features);
+        run_free(&r);
+        free(numbers);
+    }
+    double *weight = draw_numbers(1, w->config.classes * last, 0);
+    double bias[7], logits[2 * 7];
+    for (size_t i = 0; i < w->config.classes * last; i++)
+        weight[i] = kind_round(m.run.logits.kind, w->head_weight[i]);
+    for (size_t i = 0; i < 7; i++)
+        bias[i] = kind_round(m.run.logits.kind, w->head_bias[i]);
+    ref_linear(m.run.features.value, weight, bias, 2, last, 7, logits);
+    tensor_read(&m.run.logits);
+    assert_error("logits", m.run.logits.value, logits, 14,
+                 some_dtype() == WINATTN_FP32 ? 1e-6 : 1e-3);
+    free(weight);
+    model_free(&m);
+}
 
 /* What is not asked for changes nothing, and is not written; the queue may run
  * launches in any order. */
@@ -246,7 +236,7 @@ static void odd_memory_is_used(void **state)
     (void)state;
     size_t bytes;
     unsigned char *odd;
-    skip_few();
+    random_model plain = some_model();
     put_tensors_in_odd_memory(true);
     random_model m = some_model();
     put_tensors_in_odd_memory(false);
@@ -259,8 +249,12 @@ static void odd_memory_is_used(void **state)
         WINATTN_INVALID_LAYOUT,
         "the memory of the buffer of workspace starts on no multiple of 16");
     use_workspace(&m.run, bytes, odd + 8);
+    run_enqueue(&plain.run, device.queue);
     run_enqueue(&m.run, device.queue);
-    check_run(&m.run, &m.desc, m.weights, m.pictures);
+    for (int i = 0; i < 3; i++)
+        assert_alike("map", &m.run.maps[i], &plain.run.maps[i]);
+    assert_alike("logits", &m.run.logits, &plain.run.logits);
+    model_free(&plain);
     model_free(&m);
     free(memory);
 }
@@ -431,7 +425,7 @@ static void wrong_models_are_refused(void **state)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_models),
+        cmocka_unit_test(pictures_of_all_kinds),
         cmocka_unit_test(outputs_are_independent),
         cmocka_unit_test(odd_memory_is_used),
         cmocka_unit_test(threads_share_a_model),
