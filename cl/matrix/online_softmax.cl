@@ -118,6 +118,24 @@ INLINE void raise_max(row_state *s,
                 s->out[d][i] *= rescale[LANE_ROW(i)];
 }
 
+/* Does some row of the wave have no ordinary number for a maximum? */
+INLINE int lacks_max(const row_state *s)
+{
+    int looks = 0;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        looks |= s->shift[r] == INFINITY;
+    return WAVE_ANY(looks);
+}
+
+/* Do sums of weights show that some row's maximum does not serve? */
+INLINE int are_too_large(const float *sum)
+{
+    int large = 0;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        large |= IS_TOO_LARGE(sum[r]);
+    return WAVE_ANY(large);
+}
+
 /* Scores become what exponentials with base 2 are taken of. */
 INLINE void add_shift(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
                       const float *shift)

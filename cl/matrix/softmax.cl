@@ -7,13 +7,7 @@
 
 /* Rows' operands stay in registers from subtile to subtile, where the unit has
  * its own instruction to load them, which compilers do not move. */
-#if NATIVE_QUERIES && SUBTILES > 1 && DIM_TILES <= OUT_TILES
-#define HOLDS_ROWS 1
-#define HELD_ROWS(here) ((here)->held)
-#else
-#define HOLDS_ROWS 0
-#define HELD_ROWS(here) 0
-#endif
+#define HOLDS_ROWS (NATIVE_QUERIES && SUBTILES > 1 && DIM_TILES <= OUT_TILES)
 
 /* Sums that live from KV block to KV block must have constant indices. */
 #if STREAMING
@@ -44,29 +38,43 @@ typedef struct attention_tile {
     __local const float *key_scale;
     const forward_args *args;
     const score_bias_view *score_bias;
-#if HOLDS_ROWS
-    query_tile held[DIM_TILES];
-#endif
+    query_tile held[DIM_TILES]; /* with HOLDS_ROWS */
 } attention_tile;
 
-INLINE key_tile read_value(__local const storage_bits *stage, int d, int tile,
-                           const wave *w)
-{
-    return load_value(stage + V_OFFSET, PITCH, tile * TILE_N, d * TILE_N,
-                      LAST_KEY, TILE_N, w);
-}
-
-/* The scores of a subtile, from key `first` of the block on. */
+/* s = logit(q k^T), of a subtile's keys from `first` of the block on. */
 INLINE void score_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
                           const attention_tile *here, int first, const wave *w)
 {
-    multiply_subtile(scores, HELD_ROWS(here), here->q, here->rows.row,
-                     here->rows.last_row, here->stage + K_OFFSET, first, w);
+    multiply_subtile(scores, HOLDS_ROWS ? here->held : 0, here->q,
+                     here->rows.row, here->rows.last_row,
+                     here->stage + K_OFFSET, first, w);
     finish_subtile(scores, here->key_scale, first, here->key, here->count,
                    here->args, here->score_bias, &here->rows, w);
 }
 
-/* Adds a subtile's weights, and its values times these. */
+/* p = exp(s - m) as operands, and their sums; scores become p before it is
+ * rounded. looks: the rows' maxima are found first; else they have those that
+ * they started with, which are ordinary numbers, and if these can be folded,
+ * they are. */
+INLINE void weigh_keys(query_tile weights[TILES_PER_SUBTILE][WEIGHT_PARTS],
+                       float *sum,
+                       float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                       row_state *s, const attention_tile *here, int first,
+                       int looks, const wave *w)
+{
+    score_subtile(scores, here, first, w);
+    if (looks) {
+        raise_max(s, scores, first, w);
+        subtract_max(scores, s);
+    }
+    if (!looks && QUICK_SHIFTS)
+        add_shift(scores, s->shift);
+    if (!looks && !QUICK_SHIFTS && !FOLDS_MAX)
+        subtract_max(scores, s);
+    weigh_subtile(weights, sum, scores, first, looks, w);
+}
+
+/* l += sums of p, o += p v. */
 INLINE void add_subtile(row_state *s,
                         query_tile weights[TILES_PER_SUBTILE][WEIGHT_PARTS],
                         const float *sum,
@@ -83,49 +91,27 @@ INLINE void add_subtile(row_state *s,
     UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t))
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-                const key_tile v = read_value(here->stage, d, first + t, w);
+                const key_tile v = load_value(here->stage + V_OFFSET, PITCH,
+                                              (first + t) * TILE_N, d * TILE_N,
+                                              LAST_KEY, TILE_N, w);
                 UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
                     multiply_tiles(s->out[d], &weights[t][part], &v, w);
             }
 }
 
-/* Takes a subtile into account. searches 0: rows have the maxima they started
- * with, which are ordinary numbers, and if these can be folded, they are. */
+/* Takes a subtile into account. Maxima are looked for where a row has none;
+ * with LAZY_MAX also where those of before make weights too large. */
 INLINE void attend_subtile(row_state *s, const attention_tile *here, int first,
                            const int searches, const wave *w)
 {
-    int looks = searches;
     float scores[TILES_PER_SUBTILE][ACC_PER_LANE], sum[LANE_ROWS];
     query_tile weights[TILES_PER_SUBTILE][WEIGHT_PARTS];
-    if (LAZY_MAX) {
-        looks = 0;
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            looks |= s->shift[r] == INFINITY;
-        looks = WAVE_ANY(looks);
-    }
-    score_subtile(scores, here, first, w);
-    if (looks) {
-        raise_max(s, scores, first, w);
-        subtract_max(scores, s);
-    }
-    if (!looks && QUICK_SHIFTS)
-        add_shift(scores, s->shift);
-    if (!looks && !QUICK_SHIFTS && !FOLDS_MAX)
-        subtract_max(scores, s);
-    weigh_subtile(weights, sum, scores, first, searches, w);
-    if (LAZY_MAX) {
-        int large = 0;
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            large |= IS_TOO_LARGE(sum[r]);
-        large = WAVE_ANY(large);
-        if (large && !looks) {
-            wave again = *w; /* of which nothing is kept for this rare case */
-            HIDE_FROM_OPTIMIZER(again.lane);
-            score_subtile(scores, here, first, &again);
-            raise_max(s, scores, first, &again);
-            subtract_max(scores, s);
-            weigh_subtile(weights, sum, scores, first, searches, &again);
-        }
+    const int looks = LAZY_MAX ? lacks_max(s) : searches;
+    weigh_keys(weights, sum, scores, s, here, first, looks, w);
+    if (LAZY_MAX && are_too_large(sum) && !looks) {
+        wave again = *w; /* of which nothing is kept for this rare case */
+        HIDE_FROM_OPTIMIZER(again.lane);
+        weigh_keys(weights, sum, scores, s, here, first, 1, &again);
     }
     add_subtile(s, weights, sum, scores, here, first, w);
 }
@@ -134,16 +120,13 @@ INLINE void attend_subtile(row_state *s, const attention_tile *here, int first,
 INLINE void attend_kv_block(row_state *s, attention_tile *here,
                             const int searches, const wave *w)
 {
-#if HOLDS_ROWS
-    UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+    UNROLL_FOR (int d = 0; HOLDS_ROWS && d < DIM_TILES; d++)
         here->held[d] = load_query(here->q, PITCH, here->rows.row, d * TILE_N,
                                    here->rows.last_row, w);
-#endif
     SUBTILE_FOR (int first = 0; first < KEY_TILES; first += TILES_PER_SUBTILE)
         attend_subtile(s, here, first, searches, w);
 }
 
-#if REUSES_MAX
 /* Is a reused maximum relied upon in the window to come? Never for an lse,
  * which wants exact sums. */
 INLINE int may_rely(const reused_max *c, const forward_args *args)
@@ -203,9 +186,7 @@ INLINE void set_reused_max(reused_max *reused, const row_state *s)
         if (fabs(s->softmax_max[r]) <= LARGE_LOGIT)
             reused->softmax_max[r] = s->softmax_max[r] - MAX_MARGIN;
 }
-#endif
 
-#if FOLDS_MAX
 INLINE void fold_max(float score_bias[KEY_TILES][ACC_PER_LANE],
                      const float *softmax_max)
 {
@@ -214,4 +195,3 @@ INLINE void fold_max(float score_bias[KEY_TILES][ACC_PER_LANE],
             score_bias[t][i] = FMA(score_bias[t][i], LOG2E,
                                    -softmax_max[LANE_ROW(i)] * LOG2E);
 }
-#endif
