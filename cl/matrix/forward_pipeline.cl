@@ -55,12 +55,11 @@ INLINE void find_planes(row_block *b, __global const storage *q,
     b->lse = lse + plane(&args->lse, first, b->head);
 }
 
-#if KEEPS_COPIES
+/* See find_offsets. */
 typedef struct copy_offsets {
     plane_offset q[COPY_TURNS(BLOCK_ROWS)];
     plane_offset k[COPY_TURNS(BLOCK_KEYS)], v[COPY_TURNS(BLOCK_KEYS)];
 } copy_offsets;
-#endif
 
 /* Copies that are under way. */
 typedef struct forward_pipeline {
@@ -69,10 +68,8 @@ typedef struct forward_pipeline {
     __local storage_bits *ring;
     __local const storage_bits *pad_k, *pad_v; /* NULL: zeros */
     ulong q_chunk, k_chunk, v_chunk;           /* see chunk_of */
-#if KEEPS_COPIES
-    copy_offsets *offsets;
+    copy_offsets *offsets;                     /* with KEEPS_COPIES */
     int has_padding;
-#endif
 } forward_pipeline;
 
 INLINE forward_pipeline start_pipeline(tile_scheduler first,
@@ -98,7 +95,8 @@ INLINE forward_pipeline start_pipeline(tile_scheduler first,
 INLINE void find_offsets(forward_pipeline *p, const row_block *block,
                          const forward_args *args, int lane)
 {
-#if KEEPS_COPIES
+    if (!KEEPS_COPIES)
+        return;
     const grid_layout *grid = &args->grid;
     const window_coord *coord = &p->next.coord;
     find_copies(p->offsets->q, &args->q, grid, coord, block->first_row,
@@ -106,52 +104,58 @@ INLINE void find_offsets(forward_pipeline *p, const row_block *block,
     find_copies(p->offsets->k, &args->k, grid, coord, 0, BLOCK_KEYS, lane);
     find_copies(p->offsets->v, &args->v, grid, coord, 0, BLOCK_KEYS, lane);
     p->has_padding = holds_padding(grid, coord);
-#endif
 }
 
-/* Copies rows first .. first + count of a tensor, of the window that p->next
- * is at; `offsets` are what find_offsets has found. */
-INLINE void copy_tensor(__local storage_bits *to,
-                        __global const storage *planes, ulong chunk,
-                        const tensor_layout *layout,
-                        const plane_offset *offsets, const int how,
-                        __local const storage_bits *pad, uint first, int count,
-                        const int rows, const forward_pipeline *p,
-                        const forward_args *args, int lane)
+/* A tensor's planes, the lane's chunk (chunk_of) and what find_offsets has
+ * found; and which rows of the window that p->next is at are copied, `rows`
+ * with those that are zeros. */
+typedef struct tensor_rows {
+    __global const storage *planes;
+    const tensor_layout *layout;
+    ulong chunk;
+    const plane_offset *offsets;
+    __local const storage_bits *pad;
+    uint first;
+    int count;
+} tensor_rows;
+
+INLINE void copy_tensor(__local storage_bits *to, const tensor_rows *t,
+                        const int rows, const int how,
+                        const forward_pipeline *p, const forward_args *args,
+                        int lane)
 {
     __global const storage *from =
-        planes + plane_of(&p->next) * layout->window;
-#if KEEPS_COPIES
-    if (how != COPY_NARROW) {
-        copy_found(to, from, offsets, 0, how == COPY_PADDED, pad, count, 0,
-                   rows, lane);
-        return;
-    }
-#endif
-    copy_rows(to, from, chunk, layout, &args->grid, &p->next.coord, pad, first,
-              count, rows, lane, how != COPY_NARROW);
+        t->planes + plane_of(&p->next) * t->layout->window;
+    if (KEEPS_COPIES && how != COPY_NARROW)
+        copy_found(to, from, t->offsets, 0, how == COPY_PADDED, t->pad,
+                   t->count, 0, rows, lane);
+    else
+        copy_rows(to, from, t->chunk, t->layout, &args->grid, &p->next.coord,
+                  t->pad, t->first, t->count, rows, lane, how != COPY_NARROW);
 }
 
-/* Copies `count` keys from `first` on, and before a window's first its q. */
-INLINE void copy_kv_block(__local storage_bits *q_to, __local storage_bits *to,
-                          int first, int count, const int how,
+/* A step: a KV block's keys, and where q and they go to. */
+typedef struct copied_step {
+    int first, count;
+    __local storage_bits *q, *stage;
+} copied_step;
+
+/* Copies the keys of a step, and before a window's first its q. */
+INLINE void copy_kv_block(const copied_step *to, const int how,
                           const forward_pipeline *p, const row_block *block,
                           const forward_args *args, int lane)
 {
-#if KEEPS_COPIES
-    const copy_offsets *at = p->offsets;
-    const plane_offset *q_at = at->q, *k_at = at->k, *v_at = at->v;
-#else
-    const plane_offset *q_at = 0, *k_at = 0, *v_at = 0;
-#endif
-    if (first == 0)
-        copy_tensor(q_to, block->q, p->q_chunk, &args->q, q_at, how, 0,
-                    block->first_row, block->row_count, BLOCK_ROWS, p, args,
-                    lane);
-    copy_tensor(to + K_OFFSET, block->k, p->k_chunk, &args->k, k_at, how,
-                p->pad_k, first, count, BLOCK_KEYS, p, args, lane);
-    copy_tensor(to + V_OFFSET, block->v, p->v_chunk, &args->v, v_at, how,
-                p->pad_v, first, count, BLOCK_KEYS, p, args, lane);
+    const tensor_rows q = {block->q,        &args->q, p->q_chunk,
+                           p->offsets->q,   0,        block->first_row,
+                           block->row_count};
+    const tensor_rows k = {block->k, &args->k,  p->k_chunk, p->offsets->k,
+                           p->pad_k, to->first, to->count};
+    const tensor_rows v = {block->v, &args->v,  p->v_chunk, p->offsets->v,
+                           p->pad_v, to->first, to->count};
+    if (to->first == 0)
+        copy_tensor(to->q, &q, BLOCK_ROWS, how, p, args, lane);
+    copy_tensor(to->stage + K_OFFSET, &k, BLOCK_KEYS, how, p, args, lane);
+    copy_tensor(to->stage + V_OFFSET, &v, BLOCK_KEYS, how, p, args, lane);
 }
 
 /* Starts the copies of a KV block; after a window's last, goes to the next. */
@@ -161,25 +165,18 @@ INLINE void start_kv_block(forward_pipeline *p, uint step,
 {
     if (step < p->steps) {
         const int first = (int)(step % KEY_BLOCKS) * BLOCK_KEYS;
-        const int count = min(BLOCK_KEYS, (int)NK - first);
-        __local storage_bits *to = p->ring + step % STAGES * STAGE_SIZE;
-        __local storage_bits *q_to =
-            p->ring + step / KEY_BLOCKS % STAGES * STAGE_SIZE;
-#if KEEPS_COPIES
-        const int has_padding = p->has_padding;
-#else
-        const int has_padding = 0;
-#endif
+        const copied_step to = {.first = first,
+                                .count = min(BLOCK_KEYS, (int)NK - first),
+                                .q = p->ring +
+                                     step / KEY_BLOCKS % STAGES * STAGE_SIZE,
+                                .stage = p->ring + step % STAGES * STAGE_SIZE};
         if (p->next.exists) {
             if (!block->wide)
-                copy_kv_block(q_to, to, first, count, COPY_NARROW, p, block,
-                              args, lane);
-            else if (has_padding)
-                copy_kv_block(q_to, to, first, count, COPY_PADDED, p, block,
-                              args, lane);
+                copy_kv_block(&to, COPY_NARROW, p, block, args, lane);
+            else if (KEEPS_COPIES && p->has_padding)
+                copy_kv_block(&to, COPY_PADDED, p, block, args, lane);
             else
-                copy_kv_block(q_to, to, first, count, COPY_WIDE, p, block,
-                              args, lane);
+                copy_kv_block(&to, COPY_WIDE, p, block, args, lane);
         }
         if ((KEY_BLOCKS == 1 || first + BLOCK_KEYS >= NK) &&
             !next_window(&p->next, args, team))
@@ -190,27 +187,31 @@ INLINE void start_kv_block(forward_pipeline *p, uint step,
 
 /* ---- The bias of the block's rows ---- */
 
+/* It stays in local memory, as the caller has it, for all windows. */
+#define KEEPS_HEAD_BIAS (HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL)
+typedef struct head_bias {
+    int is_new; /* not the head block's before */
+    score_bias_view score_bias;
+    __local const cached_bias *rows; /* NULL: where the caller has them */
+} head_bias;
+
 /* It may go ahead of the first windows: loads behind these wait for those of
  * all compute units. Its rows come as they lie to the ring's last stage, which
  * the first windows leave free, where that has room for them and no zeros to
  * keep (clear_pads). */
-#if HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL && BIAS == 1 && TABLE == 0
 #define COPIES_BIAS_ROWS                                                      \
-    (ASYNC_COPIES && STAGES > 1 && ADJACENT_KEYS && NK % CHUNK == 0 &&        \
+    (KEEPS_HEAD_BIAS && BIAS == 1 && TABLE == 0 && ASYNC_COPIES &&            \
+     STAGES > 1 && ADJACENT_KEYS && NK % CHUNK == 0 &&                        \
      BLOCK_ROWS * NK <= STAGE_SIZE && KEY_ROWS == BLOCK_N &&                  \
      DIMS == HEAD_DIM)
-#else
-#define COPIES_BIAS_ROWS 0
-#endif
 
-#if COPIES_BIAS_ROWS
 /* Starts the copies; ring: the first team's. NULL: they cannot be copied. */
 INLINE __local const cached_bias *
 copy_bias_rows(__local storage_bits *ring, const score_bias_view *score_bias,
                const row_block *block, const forward_args *args, int item)
 {
     __local storage_bits *to = ring + (STAGES - 1) * STAGE_SIZE;
-    const int chunks = NK / CHUNK; /* of a row */
+    const int chunks = NK < CHUNK ? 1 : NK / CHUNK; /* of a row */
     if (!has_bias_rows(args, score_bias))
         return 0;
     NO_UNROLL_FOR (int i = item; i < block->row_count * chunks;
@@ -221,6 +222,35 @@ copy_bias_rows(__local storage_bits *ring, const score_bias_view *score_bias,
                                            i % chunks * CHUNK),
                 1, 1);
     END_COPIES();
-    return to;
+    return (__local const cached_bias *)to;
 }
-#endif
+
+INLINE head_bias start_head_bias(int is_new, const score_bias_tensors *tensors,
+                                 __local storage_bits *ring,
+                                 const row_block *block,
+                                 const forward_args *args, int item)
+{
+    const work_tile of_head = {.window = args->first_window,
+                               .head = block->head};
+    head_bias b = {.is_new = KEEPS_HEAD_BIAS && is_new};
+    b.score_bias = score_bias_of(tensors, args, of_head);
+    if (COPIES_BIAS_ROWS && is_new)
+        b.rows = copy_bias_rows(ring, &b.score_bias, block, args, item);
+    return b;
+}
+
+/* Behind the copies of AHEAD steps. */
+INLINE void finish_head_bias(__local cached_bias *bias_cache,
+                             const head_bias *b, const row_block *block,
+                             const forward_args *args, int item)
+{
+    if (COPIES_BIAS_ROWS) {
+        AWAIT_COPIES(AHEAD);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (b->is_new)
+        cache_score_bias(bias_cache, args, &b->score_bias,
+                         COPIES_BIAS_ROWS ? b->rows : 0, block->first_row,
+                         item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+}

@@ -187,7 +187,7 @@ INLINE void set_reused_max(reused_max *reused, const row_state *s)
             reused->softmax_max[r] = s->softmax_max[r] - MAX_MARGIN;
 }
 
-INLINE void fold_max(float score_bias[KEY_TILES][ACC_PER_LANE],
+INLINE void fold_max(float (*score_bias)[ACC_PER_LANE],
                      const float *softmax_max)
 {
     UNROLL_FOR (int t = 0; t < KEY_TILES; t++)
