@@ -12,6 +12,7 @@
 #include "matrix/forward_epilogue.cl"
 #include "matrix/sliding_pipeline.cl"
 #include "matrix/sliding_values.cl"
+#include "matrix/wave_tiles.cl"
 
 /* Rows' operands stay in registers, where the unit has its own instruction to
  * load them, which compilers do not move. Of two tiles of rows they would take
@@ -22,9 +23,7 @@
 typedef struct wave_state {
     row_state rows[WAVE_TURNS];
     int looks; /* some row of the wave has no base for its exponentials */
-#if HOLDS_ROWS
-    query_tile q[WAVE_TURNS][DIM_TILES];
-#endif
+    query_tile q[WAVE_TURNS][DIM_TILES]; /* with HOLDS_ROWS */
 } wave_state;
 
 /* What a subtile is computed from. */
@@ -35,63 +34,34 @@ typedef struct sliding_keys {
     float scale;         /* never 0 */
     __local uint *found; /* see LARGEST_OF_WAVE */
     const forward_args *args;
+    const wave_rows *rows;
 } sliding_keys;
 
 INLINE void start_wave(wave_state *s, __local const storage_bits *q, int row,
                        const wave *w)
 {
     s->looks = 1;
-    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
         start_rows(&s->rows[m], 0);
-#if HOLDS_ROWS
-        UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-            s->q[m][d] =
-                load_query(q, PITCH, row + m * TILE_M, d * TILE_N, INT_MAX, w);
-#endif
-    }
+    if (HOLDS_ROWS)
+        hold_rows(s->q, q, row, w);
 }
 
-/* Products q k of a wave's rows and of a subtile's keys, without the scale. */
+/* s = q k^T of a wave's rows and of a subtile's keys, without the scale. */
 INLINE void
 multiply_keys(float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
-              const wave_state *s, const sliding_keys *here,
-              const wave_rows *rows, int first, const wave *w)
+              const wave_state *s, const sliding_keys *here, int first,
+              const wave *w)
 {
-    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
-        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
-            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-                scores[m][t][i] = 0.0f;
-    UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-        query_tile q[WAVE_TURNS];
-        UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
-#if HOLDS_ROWS
-            q[m] = s->q[m][d];
-#else
-            q[m] = load_query(here->q, PITCH, rows->row + m * TILE_M,
-                              d * TILE_N, INT_MAX, w);
-#endif
-        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
-            if (IS_TILE(first + t)) {
-                const key_tile k =
-                    load_key(here->k, PITCH, (first + t) * TILE_N, d * TILE_N,
-                             INT_MAX, TILE_N, w);
-                UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
-                    multiply_tiles(scores[m][t], &q[m], &k, w);
-            }
-    }
+    multiply_wave(scores, HOLDS_ROWS ? s->q : 0, here->q, here->rows->row,
+                  here->k, first, w);
 }
 
-/* Adds a subtile's weights, and its values times these. guards 0: all rows see
- * its keys; else `mixed` says whether some do not. */
-INLINE void
-add_values(wave_state *s,
-           query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE][WEIGHT_PARTS],
-           float sums[WAVE_TURNS][LANE_ROWS],
-           float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
-           const sliding_keys *here, const wave_rows *rows, int first,
-           const int guards, int mixed, const wave *w)
+/* l += sums of p. */
+INLINE void add_sums(wave_state *s, float sums[WAVE_TURNS][LANE_ROWS],
+                     float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
+                     const sliding_keys *here, int first)
 {
-    uint unlike_numbers = 0;
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             s->rows[m].sum[r] += sums[m][r];
@@ -101,6 +71,33 @@ add_values(wave_state *s,
                 if (IS_TILE(first + t))
                     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                         s->rows[m].exact[LANE_ROW(i)] += scores[m][t][i];
+}
+
+/* Adds what was left out of values that are no numbers. */
+INLINE void add_left_out(wave_state *s, const sliding_keys *here, int first,
+                         const wave *w)
+{
+    for (int key = 0; key < SUBTILE_KEYS; key++) {
+        wave rare = *w;
+        HIDE_LANE(rare.lane);
+        UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+            UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+                add_unlike_numbers(s->rows[m].out[d], here->v,
+                                   first * TILE_N + key, d * TILE_N,
+                                   here->args, here->rows, m, here->first,
+                                   here->end, &rare);
+    }
+}
+
+/* o += p v. guards 0: all rows see a subtile's keys; else `mixed` says whether
+ * some do not. */
+INLINE void
+add_values(wave_state *s,
+           query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE][WEIGHT_PARTS],
+           const sliding_keys *here, int first, const int guards, int mixed,
+           const wave *w)
+{
+    uint unlike_numbers = 0;
     UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t))
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
@@ -116,29 +113,20 @@ add_values(wave_state *s,
     if (guards)
         unlike_numbers = LARGEST_OF_WAVE(unlike_numbers, here->found, w);
     if (guards && unlike_numbers)
-        for (int key = 0; key < SUBTILE_KEYS; key++) {
-            wave rare = *w;
-            HIDE_LANE(rare.lane);
-            UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
-                UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-                    add_unlike_numbers(s->rows[m].out[d], here->v,
-                                       first * TILE_N + key, d * TILE_N,
-                                       here->args, rows, m, here->first,
-                                       here->end, &rare);
-        }
+        add_left_out(s, here, first, w);
 }
 
 /* Takes a subtile into account that all rows see entirely, with the rows'
  * bases; 0: these do not serve, and nothing was done. */
-INLINE int attend_quickly(wave_state *s, const sliding_keys *here,
-                          const wave_rows *rows, int first, const wave *w)
+INLINE int attend_quickly(wave_state *s, const sliding_keys *here, int first,
+                          const wave *w)
 {
     float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
     query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE][WEIGHT_PARTS];
     float sums[WAVE_TURNS][LANE_ROWS];
     const float scale = here->scale * LOG2E;
     int large = 0;
-    multiply_keys(scores, s, here, rows, first, w);
+    multiply_keys(scores, s, here, first, w);
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
@@ -149,32 +137,33 @@ INLINE int attend_quickly(wave_state *s, const sliding_keys *here,
             large |= IS_TOO_LARGE(sums[m][r]);
     }
     large = WAVE_ANY(large);
-    if (!large)
-        add_values(s, weights, sums, scores, here, rows, first, 0, 0, w);
+    if (!large) {
+        add_sums(s, sums, scores, here, first);
+        add_values(s, weights, here, first, 0, 0, w);
+    }
     return !large;
 }
 
 /* Takes any subtile into account: looks for the rows' maxima. */
 INLINE void attend_carefully(wave_state *s, const sliding_keys *here,
-                             const wave_rows *rows, int first, uint key,
-                             int mixed, const wave *w)
+                             int first, int mixed, const wave *all)
 {
-#if LAZY_MAX /* of what lanes need for this rare case nothing is kept */
-    wave again = *w;
-    HIDE_FROM_OPTIMIZER(again.lane);
-    w = &again;
-#endif
+    wave again = *all;
+    const wave *w = &again;
+    if (LAZY_MAX) /* of what lanes need for this rare case nothing is kept */
+        HIDE_FROM_OPTIMIZER(again.lane);
+    const uint key = here->first + first * TILE_N;
     float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
     query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE][WEIGHT_PARTS];
     float sums[WAVE_TURNS][LANE_ROWS];
     const uint end = min(key + SUBTILE_KEYS, here->end);
     const float hidden = here->scale < 0.0f ? INFINITY : -INFINITY;
     int looks = 0;
-    multiply_keys(scores, s, here, rows, first, w);
+    multiply_keys(scores, s, here, first, w);
     if (mixed)
         UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
             UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
-                hide_unseen(scores[m][t], here->args, rows, m,
+                hide_unseen(scores[m][t], here->args, here->rows, m,
                             key + t * TILE_N, end, hidden, w);
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
@@ -187,72 +176,80 @@ INLINE void attend_carefully(wave_state *s, const sliding_keys *here,
             looks |= s->rows[m].shift[r] == INFINITY;
     }
     s->looks = WAVE_ANY(looks);
+    add_sums(s, sums, scores, here, first);
     if (LAZY_MAX || mixed) /* where it is rare, one code serves all */
-        add_values(s, weights, sums, scores, here, rows, first, 1, mixed, w);
+        add_values(s, weights, here, first, 1, mixed, w);
     if (!LAZY_MAX && !mixed)
-        add_values(s, weights, sums, scores, here, rows, first, 0, 0, w);
+        add_values(s, weights, here, first, 0, 0, w);
 }
 
 /* Do all of a wave's rows see all of a subtile? */
-INLINE int is_plain(const sliding_keys *here, const wave_rows *rows, int first)
+INLINE int is_plain(const sliding_keys *here, int first)
 {
-    return see_all(here->args, rows, here->first + first * TILE_N, here->end);
+    return see_all(here->args, here->rows, here->first + first * TILE_N,
+                   here->end);
 }
 
 /* What one lane of a wave finds they all do; where they can vote, compilers
  * see that, too. */
-#if LAZY_MAX
-#define IS_MIXED(x) WAVE_ANY(x)
-#else
-#define IS_MIXED(x) (x)
-#endif
+#define IS_MIXED(x) (LAZY_MAX ? WAVE_ANY(x) : (x))
 
 /* Attends to a stage's keys. What is rare stands outside the loop over
  * subtiles, which then has all of its addresses in registers. */
 INLINE void attend_stage(wave_state *s, const sliding_keys *here,
-                         const wave_rows *rows, const wave *w)
+                         const wave *w)
 {
     int first = 0;
     for (;;) {
-#if LAZY_MAX
-        NO_UNROLL_FOR (; first < KEY_TILES; first += TILES_PER_SUBTILE) {
-            int is_done = !WAVE_ANY(!is_plain(here, rows, first) | s->looks);
+        NO_UNROLL_FOR (; LAZY_MAX && first < KEY_TILES;
+                       first += TILES_PER_SUBTILE) {
+            int is_done = !WAVE_ANY(!is_plain(here, first) | s->looks);
             const wave own = wave_of_subtile(w);
             if (is_done)
-                is_done = attend_quickly(s, here, rows, first, &own);
+                is_done = attend_quickly(s, here, first, &own);
             if (!is_done)
                 break;
         }
-#endif
         if (first >= KEY_TILES)
             break;
         const uint key = here->first + first * TILE_N;
-        if (!see_nothing(here->args, rows, key, here->end))
-            attend_carefully(s, here, rows, first, key,
-                             IS_MIXED(!is_plain(here, rows, first)), w);
+        if (!see_nothing(here->args, here->rows, key, here->end))
+            attend_carefully(s, here, first, IS_MIXED(!is_plain(here, first)),
+                             w);
         first += TILES_PER_SUBTILE;
     }
+}
+
+/* Copies the block's q. A scale of 0 is q of 0 and a scale of 1, which hides
+ * keys as others do. */
+INLINE void copy_queries(__local storage_bits *to, __global const storage *q,
+                         int row_count, const forward_args *args,
+                         const work_tile *tile, const window_coord *coord,
+                         int lane)
+{
+    copy_rows(to, q, chunk_of(&args->q, lane), &args->q, &args->grid, coord, 0,
+              tile->row, args->scale == 0.0f ? 0 : row_count, BLOCK_ROWS, lane,
+              (args->flags & ARG_WIDE_ACCESS) != 0);
+    clear_channels(to, BLOCK_ROWS, lane);
 }
 
 /* Stores o and lse of a wave's rows, by way of their q. */
 INLINE void store_wave(wave_state *s, __local storage_bits *q,
                        const wave_rows *rows, const forward_args *args,
-                       const work_tile *tile, const window_coord *coord,
-                       __global storage *o, __global float *lse, const wave *w)
+                       const row_target *block, __global float *lse,
+                       const wave *w)
 {
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
         const int row = rows->row + m * TILE_M;
-        const row_target to = {
-            .plane = o + plane(&args->o, coord->grid, tile->head),
-            .layout = &args->o,
-            .grid = &args->grid,
-            .coord = coord,
-            .row = tile->row + row,
-            .count = min(rows->count - m * TILE_M, TILE_M),
-            .wide = (args->flags & ARG_WIDE_ACCESS) != 0};
+        const row_target to = {.plane = block->plane,
+                               .layout = block->layout,
+                               .grid = block->grid,
+                               .coord = block->coord,
+                               .row = block->row + row,
+                               .count = min(rows->count - m * TILE_M, TILE_M),
+                               .wide = block->wide};
         finish_sums(&s->rows[m], 1, w);
-        store_rows(&s->rows[m], q + row * PITCH, args, &to,
-                   lse + plane(&args->lse, coord->grid, tile->head), w);
+        store_rows(&s->rows[m], q + row * PITCH, args, &to, lse, w);
     }
 }
 
@@ -269,30 +266,17 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 
     const work_tile tile = deal_work_tile(&args, (uint)get_group_id(0));
     const uint row_end = min(tile.row + args.block_rows, (uint)NQ);
-    const uint kv_head = tile.head / args.heads_per_kv_head;
     const window_coord coord = locate_window(&args.grid, tile.window);
-    const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
-    const key_pipeline pipeline = {
-        .loop = loop_over_keys(&args, tile.row, row_end),
-        .ring = KEEP_LOCAL((__local storage_bits *)rings[0]),
-        .k = k + plane(&args.k, coord.grid, kv_head),
-        .v = v + plane(&args.v, coord.grid, kv_head),
-        .k_chunk = chunk_of(&args.k, me.lane),
-        .v_chunk = chunk_of(&args.v, me.lane),
-        .coord = coord,
-        .wide = wide};
-    /* a scale of 0 is q of 0 and a scale of 1, which hides keys as others do
-     */
+    const key_pipeline pipeline =
+        start_pipeline((__local storage_bits *)rings[0], k, v, &args, &tile,
+                       row_end, &coord, me.lane);
     const int row_count = (int)(row_end - tile.row);
-    copy_rows(own_q, q + plane(&args.q, coord.grid, tile.head),
-              chunk_of(&args.q, me.lane), &args.q, &args.grid, &coord, 0,
-              tile.row, args.scale == 0.0f ? 0 : row_count, BLOCK_ROWS,
-              me.lane, wide);
+    copy_queries(own_q, q + plane(&args.q, coord.grid, tile.head), row_count,
+                 &args, &tile, &coord, me.lane);
     END_COPIES();
     loop_step copied = first_step(&pipeline.loop);
     for (uint ahead = 0; ahead < AHEAD; ahead++)
         start_keys(&pipeline, &copied, &args, me.lane);
-    clear_channels(own_q, BLOCK_ROWS, me.lane);
     clear_pads(pipeline.ring, me.lane);
     keep_spans(spans, &args, tile.row, row_end, me.id);
     AWAIT_COPIES(AHEAD);
@@ -306,21 +290,30 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         HIDE_LANE(me.lane);
         HIDE_LANE(w.lane);
         RELOAD_ARGS(forward_args, now_args, &args)
-        __local const storage_bits *stage = pipeline.ring + step.stage;
         const sliding_keys here = {
             .q = own_q,
-            .k = stage + K_OFFSET,
-            .v = stage + V_OFFSET,
+            .k = pipeline.ring + step.stage + K_OFFSET,
+            .v = pipeline.ring + step.stage + V_OFFSET,
             .first = step.first,
             .end = end_of_step(&pipeline.loop, &step),
             .scale = now_args->scale == 0.0f ? 1.0f : now_args->scale,
             .found = found + me.wave,
-            .args = now_args};
+            .args = now_args,
+            .rows = &rows};
         await_stage(0);
         start_keys(&pipeline, &copied, now_args, me.lane);
         await_copies(0);
-        attend_stage(&state, &here, &rows, &w);
+        attend_stage(&state, &here, &w);
     }
-    if (rows.count > 0)
-        store_wave(&state, own_q, &rows, &args, &tile, &coord, o, lse, &w);
+    if (rows.count > 0) {
+        const row_target to = {.plane =
+                                   o + plane(&args.o, coord.grid, tile.head),
+                               .layout = &args.o,
+                               .grid = &args.grid,
+                               .coord = &coord,
+                               .row = tile.row,
+                               .wide = (args.flags & ARG_WIDE_ACCESS) != 0};
+        store_wave(&state, own_q, &rows, &args, &to,
+                   lse + plane(&args.lse, coord.grid, tile.head), &w);
+    }
 }

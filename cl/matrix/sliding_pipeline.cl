@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the sliding forward kernel copies to the ring (pipeline.cl): the keys
  * and values that its rows see, BLOCK_KEYS of them a stage. */
-#ifndef SLIDING_PIPELINE_CL
-#define SLIDING_PIPELINE_CL
 #include "matrix/pipeline.cl"
 #include "matrix/sliding_rows.cl"
 
@@ -23,16 +21,33 @@ INLINE void copy_stage(__local storage_bits *to, __global const storage *plane,
                        const key_pipeline *p, const forward_args *args,
                        uint first, int count, int lane)
 {
-#if CHUNKS
-    if (p->wide && count == BLOCK_KEYS) {
+    if (CHUNKS && p->wide && count == BLOCK_KEYS) {
         copy_found(to, plane + element(layout, first, 0) + chunk, 0,
                    (ulong)ROWS_AT_ONCE * layout->row, 0, 0, count, 1,
                    BLOCK_KEYS, lane);
         return;
     }
-#endif
     copy_rows(to, plane, chunk, layout, &args->grid, &p->coord, 0, first,
               count, BLOCK_KEYS, lane, p->wide);
+}
+
+INLINE key_pipeline start_pipeline(__local storage_bits *ring,
+                                   __global const storage *k,
+                                   __global const storage *v,
+                                   const forward_args *args,
+                                   const work_tile *tile, uint row_end,
+                                   const window_coord *coord, int lane)
+{
+    const uint kv_head = tile->head / args->heads_per_kv_head;
+    const key_pipeline p = {.loop = loop_over_keys(args, tile->row, row_end),
+                            .ring = KEEP_LOCAL(ring),
+                            .k = k + plane(&args->k, coord->grid, kv_head),
+                            .v = v + plane(&args->v, coord->grid, kv_head),
+                            .k_chunk = chunk_of(&args->k, lane),
+                            .v_chunk = chunk_of(&args->v, lane),
+                            .coord = *coord,
+                            .wide = (args->flags & ARG_WIDE_ACCESS) != 0};
+    return p;
 }
 
 /* A step of the loop over keys: its first key, and where its stage is in the
@@ -95,11 +110,7 @@ INLINE void start_keys(const key_pipeline *p, loop_step *s,
 INLINE void clear_channels(__local storage_bits *rows, const int count,
                            int lane)
 {
-#if DIMS != HEAD_DIM
     const int pads = DIMS - HEAD_DIM;
-    for (int i = lane; i < count * pads; i += TEAM)
+    for (int i = lane; pads && i < count * pads; i += TEAM)
         rows[swizzled_offset(i / pads, HEAD_DIM + i % pads, PITCH)] = 0;
-#endif
 }
-
-#endif

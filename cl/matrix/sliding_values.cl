@@ -3,8 +3,6 @@
  * cache that nobody has filled: what is no number there must not reach those
  * rows, even times a weight of 0. It is left out of the product, and added
  * where a row sees the key. */
-#ifndef SLIDING_VALUES_CL
-#define SLIDING_VALUES_CL
 #include "matrix/sliding_rows.cl"
 
 #define IS_NO_NUMBER(bits) (((bits)&EXPONENT) == EXPONENT)
@@ -14,12 +12,9 @@ INLINE uint leave_numbers(key_tile *v)
 {
     uint any = 0;
     UNROLL_FOR (int i = 0; i < (int)(sizeof v->x / sizeof *v->x); i++) {
-#if DTYPE == 0
-        const uint lost = IS_NO_NUMBER(v->x[i]) ? ~0u : 0u;
-#else
-        const uint lost = (IS_NO_NUMBER(v->x[i]) ? 0xffffu : 0u) |
-                          (IS_NO_NUMBER(v->x[i] >> 16) ? 0xffff0000u : 0u);
-#endif
+        const uint low = DTYPE == 0 ? ~0u : 0xffffu;
+        const uint lost = (IS_NO_NUMBER(v->x[i]) ? low : 0u) |
+                          (IS_NO_NUMBER(v->x[i] >> 16) ? ~low : 0u);
         any |= lost;
         v->x[i] &= ~lost;
     }
@@ -43,5 +38,3 @@ INLINE void add_unlike_numbers(float *out, __local const storage_bits *v,
             out[i] += number_of(bits);
     }
 }
-
-#endif
