@@ -26,6 +26,23 @@ typedef struct row_target {
     const plane_offset *found; /* what find_stores says of it; NULL: nothing */
 } row_target;
 
+/* Rows of a head of the window, which are added to if that flag is set. */
+INLINE row_target target_of(__global storage *tensor,
+                            const tensor_layout *layout, uint head, uint row,
+                            int count, uint adds, const forward_args *args,
+                            const window_coord *coord)
+{
+    const row_target to = {.plane = tensor + plane(layout, coord->grid, head),
+                           .layout = layout,
+                           .grid = &args->grid,
+                           .coord = coord,
+                           .row = row,
+                           .count = count,
+                           .adds = (args->flags & adds) != 0,
+                           .wide = (args->flags & ARG_WIDE_ACCESS) != 0};
+    return to;
+}
+
 /* Where the chunks of a tile of rows that a lane stores go to: `dims` channels
  * of each. */
 #define STORE_TURNS(dims) CEIL_DIV(TILE_M *(dims) / CHUNK, WAVE)

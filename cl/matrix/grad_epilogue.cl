@@ -85,18 +85,10 @@ INLINE void add_padding(float tiles[][ACC_PER_LANE], const float *factor,
 INLINE row_target dq_target(__global storage *dq, const row_part *part,
                             const q_block *here)
 {
-    const backward_args *args = here->args;
-    const uint flags = args->forward.flags;
-    const row_target to = {
-        .plane = dq + plane(&args->dq, here->at->coord.grid, here->head),
-        .layout = &args->dq,
-        .grid = &args->forward.grid,
-        .coord = &here->at->coord,
-        .row = here->first_row + part->rows.row,
-        .count = min(part->count, TILE_M),
-        .adds = (flags & ARG_ADD_DQ) != 0,
-        .wide = (flags & ARG_WIDE_ACCESS) != 0};
-    return to;
+    return target_of(dq, &here->args->dq, here->head,
+                     here->first_row + part->rows.row,
+                     min(part->count, TILE_M), ARG_ADD_DQ,
+                     &here->args->forward, &here->at->coord);
 }
 
 /* Sums of dQ are taken back to q as it is; from_dq, what they were to be
@@ -157,16 +149,10 @@ INLINE void store_key_gradients(float sums[][ACC_PER_LANE],
     const tensor_layout *layout = is_dk ? &args->dk : &args->dv;
     const uint stores = is_dk ? ARG_DK : ARG_DV;
     const uint adds = is_dk ? ARG_ADD_DK : ARG_ADD_DV;
-    const row_target to = {
-        .plane = (is_dk ? g->of.dk : g->of.dv) +
-                 plane(layout, here->at->coord.grid, keys->kv_head),
-        .layout = layout,
-        .grid = &forward->grid,
-        .coord = &here->at->coord,
-        .row = here->first_key + keys->key,
-        .count = min(keys->count, TILE_M),
-        .adds = (forward->flags & adds) != 0,
-        .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
+    const row_target to =
+        target_of(is_dk ? g->of.dk : g->of.dv, layout, keys->kv_head,
+                  here->first_key + keys->key, min(keys->count, TILE_M), adds,
+                  forward, &here->at->coord);
     UNROLL_FOR (int d = 0; d < tiles; d += OUT_TILES) {
         if (here->fast_store || (forward->flags & stores) != 0)
             store_epilogue(sums + d, factor, keys->first + d, &to, here, w);

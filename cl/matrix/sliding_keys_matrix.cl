@@ -23,8 +23,6 @@ REQUIRE(SPLIT_DK_DV)
 
 /* What a wave sums: dV and dK, or one of them. */
 #define GRADIENTS (SPLIT_DK_DV ? 1 : 2)
-/* k and v of a wave's keys stay in registers where that is not much. */
-#define HOLDS_KEYS (NATIVE_QUERIES && KEEPS_OPERANDS)
 
 /* ---- Copies ---- */
 
@@ -55,24 +53,20 @@ INLINE row_stage stage_of(const row_pipeline *p, uint step)
     return s;
 }
 
+/* Starts the copies of a tensor's rows of a stage. */
 INLINE void copy_plane(__local storage_bits *to,
                        __global const storage *planes,
                        const tensor_layout *layout, const row_pipeline *p,
                        const row_stage *s, const forward_args *args, int lane)
 {
-    __global const storage *from =
-        planes + (ulong)(p->first_head + s->head) * layout->head;
-    const ulong chunk = chunk_of(layout, lane);
-#if CHUNKS
-    if (p->wide && s->count == BLOCK_ROWS) {
-        copy_found(to, from + element(layout, s->first, 0) + chunk, 0,
-                   (ulong)ROWS_AT_ONCE * layout->row, 0, 0, s->count, 1,
-                   BLOCK_ROWS, lane);
-        return;
-    }
-#endif
-    copy_rows(to, from, chunk, layout, &args->grid, &p->coord, 0, s->first,
-              s->count, BLOCK_ROWS, lane, p->wide);
+    const stage_rows rows = {.args = args,
+                             .coord = &p->coord,
+                             .first = s->first,
+                             .count = s->count,
+                             .lane = lane,
+                             .wide = p->wide};
+    copy_stage(to, planes + (ulong)(p->first_head + s->head) * layout->head,
+               chunk_of(layout, lane), layout, BLOCK_ROWS, &rows);
 }
 
 INLINE void start_rows_of(const row_pipeline *p, uint step,
@@ -99,15 +93,8 @@ INLINE void start_rows_of(const row_pipeline *p, uint step,
 typedef struct wave_state {
     int makes_v, makes_k;
     float sums[GRADIENTS][WAVE_TURNS][DIM_TILES][ACC_PER_LANE];
-#if HOLDS_KEYS
     query_tile k[WAVE_TURNS][DIM_TILES], v[WAVE_TURNS][DIM_TILES];
-#endif
 } wave_state;
-#if HOLDS_KEYS
-#define HELD(held) (held)
-#else
-#define HELD(held) 0
-#endif
 
 /* What a subtile is computed from. */
 typedef struct sliding_queries {
@@ -182,56 +169,50 @@ INLINE void add_queries(wave_state *s, const sliding_queries *here, int first,
         add_wave_values(s->sums[GRADIENTS - 1], operands, here->q, first, w);
 }
 
-/* ---- What leaves ---- */
-
-INLINE void store_wave(float (*sums)[DIM_TILES][ACC_PER_LANE],
-                       float factor_of_all, __global storage *to_plane,
-                       const tensor_layout *layout, uint adds,
-                       __local storage_bits *staging, const key_block *keys,
-                       int key_row, const row_pipeline *p,
-                       const forward_args *args, const wave *w)
+/* Sums of a gradient of the wave's keys, times a factor, leave. */
+INLINE void store_keys(float (*sums)[DIM_TILES][ACC_PER_LANE],
+                       float factor_of_all, int key_row, const row_target *to,
+                       __local storage_bits *staging, const wave *w)
 {
-    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
-        const int row = key_row + m * TILE_M;
-        const row_target to = {.plane = to_plane,
-                               .layout = layout,
-                               .grid = &args->grid,
-                               .coord = &p->coord,
-                               .row = keys->first + row,
-                               .count = min(keys->count - row, TILE_M),
-                               .adds = (args->flags & adds) != 0,
-                               .wide = p->wide};
-        float factor[LANE_ROWS];
+    float factor[WAVE_TURNS][LANE_ROWS];
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            factor[r] = factor_of_all;
-        UNROLL_FOR (int d = 0; d < DIM_TILES; d += OUT_TILES)
-            store_channels(sums[m] + d, factor, d, OUT_TILES,
-                           staging + row * PITCH + d * TILE_N, PITCH, &to, w);
-    }
+            factor[m][r] = factor_of_all;
+    store_own(sums, factor, key_row, to, staging, w);
 }
+
+/* ---- A block of keys ---- */
+
+/* What a work-group has for all of its blocks: tensors, and local memory. */
+typedef struct keys_group {
+    const backward_args *args;
+    __global const storage *q, *k, *v, *d_o;
+    __global storage *dk, *dv;
+    __global float *workspace;
+    __local storage_bits *k_rows, *v_rows; /* the block's */
+    __local storage_bits *ring;
+    __local float4 (*numbers)[BLOCK_ROWS];
+    __local uint *found; /* [BOUND_NUMBERS] */
+} keys_group;
 
 /* What is copied of a window, for the key block. */
 INLINE row_pipeline start_row_pipeline(const key_block *keys,
-                                       const backward_args *args,
-                                       __global const storage *q,
-                                       __global const storage *d_o,
-                                       __global float *workspace,
-                                       __local storage_bits *ring,
-                                       __local float4 (*numbers)[BLOCK_ROWS])
+                                       const keys_group *g)
 {
+    const backward_args *args = g->args;
     const forward_args *forward = &args->forward;
     const uint first_head = keys->kv_head * forward->heads_per_kv_head;
-    row_pipeline p = {
-        .rows =
-            rows_of_keys(forward, keys->first, keys->first + keys->count - 1),
-        .first_head = first_head,
-        .ring = ring,
-        .numbers = numbers,
-        .workspace = row_numbers_of(workspace, args, keys->window, first_head),
-        .coord = locate_window(&forward->grid, keys->window),
-        .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
-    p.q = q + forward->q.offset + p.coord.grid * forward->q.window;
-    p.d_o = d_o + args->d_o.offset + p.coord.grid * args->d_o.window;
+    row_pipeline p = {.rows = rows_of_keys(forward, keys->first,
+                                           keys->first + keys->count - 1),
+                      .first_head = first_head,
+                      .ring = g->ring,
+                      .numbers = g->numbers,
+                      .workspace = row_numbers_of(g->workspace, args,
+                                                  keys->window, first_head),
+                      .coord = locate_window(&forward->grid, keys->window),
+                      .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
+    p.q = g->q + forward->q.offset + p.coord.grid * forward->q.window;
+    p.d_o = g->d_o + args->d_o.offset + p.coord.grid * args->d_o.window;
     const uint rows =
         p.rows.end > p.rows.first ? p.rows.end - p.rows.first : 0;
     p.per_head = CEIL_DIV(rows, (uint)BLOCK_ROWS);
@@ -280,6 +261,63 @@ INLINE void start_sums(wave_state *s)
                     s->sums[g][m][d][i] = 0.0f;
 }
 
+/* dK and dV of a block of keys of a window. */
+INLINE void differentiate_block(wave_state *s, const key_block *keys,
+                                const keys_group *g, work_item *me, wave *w)
+{
+    const backward_args *args = g->args;
+    const forward_args *forward = &args->forward;
+    const row_pipeline pipeline = start_row_pipeline(keys, g);
+    const stage_rows block = {.args = forward,
+                              .coord = &pipeline.coord,
+                              .first = keys->first,
+                              .count = keys->count,
+                              .lane = me->lane,
+                              .wide = pipeline.wide};
+    const float4 largest = largest_bounds(
+        g->found, bounds_of(g->workspace, args, keys->window, keys->kv_head),
+        args, me->id, TEAM);
+    const int key_row = me->wave * WAVE_ROWS;
+    const sliding_queries here = {
+        .k = g->k_rows,
+        .v = g->v_rows,
+        .key = keys->first + key_row,
+        .key_row = key_row,
+        .ds_scale = ds_scale_of(largest.y, largest.x, largest.z),
+        .args = args};
+    copy_own(g->k_rows, g->k, &forward->k, keys->kv_head, &block);
+    copy_own(g->v_rows, g->v, &forward->v, keys->kv_head, &block);
+    END_COPIES();
+    for (uint ahead = 0; ahead < AHEAD; ahead++)
+        start_rows_of(&pipeline, ahead, args, me->lane);
+    clear_channels(g->k_rows, BLOCK_KEYS, me->lane);
+    clear_channels(g->v_rows, BLOCK_KEYS, me->lane);
+    clear_pads(pipeline.ring, me->lane);
+    AWAIT_COPIES(AHEAD);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    start_sums(s);
+    if (HOLDS_ROWS) {
+        hold_rows(s->k, g->k_rows, key_row, w);
+        hold_rows(s->v, g->v_rows, key_row, w);
+    }
+    loop_rows(s, &pipeline, here, keys, me, w);
+    const row_target dv =
+        target_of(g->dv, &args->dv, keys->kv_head, keys->first, keys->count,
+                  ARG_ADD_DV, forward, &pipeline.coord);
+    const row_target dk =
+        target_of(g->dk, &args->dk, keys->kv_head, keys->first, keys->count,
+                  ARG_ADD_DK, forward, &pipeline.coord);
+    if (s->makes_v && (forward->flags & ARG_DV) != 0)
+        store_keys(s->sums[0], 1.0f / P_SCALE, key_row, &dv, g->k_rows, w);
+    if (s->makes_k && (forward->flags & ARG_DK) != 0)
+        store_keys(s->sums[GRADIENTS - 1],
+                   inverse_ds_scale(here.ds_scale) * forward->scale, key_row,
+                   &dk, g->k_rows, w);
+    AWAIT_COPIES(0);
+    barrier(CLK_LOCAL_MEM_FENCE); /* the next may replace all */
+}
+
 __kernel __attribute__((reqd_work_group_size(TEAM, 1, 1))) WAVE_ATTRIBUTE void
 JOIN(sliding_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 {
@@ -291,68 +329,26 @@ JOIN(sliding_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
     wave w = {.lane = me.id % WAVE};
-    __local storage_bits *own_k = (__local storage_bits *)k_rows;
-    __local storage_bits *own_v = (__local storage_bits *)v_rows;
-
+    const keys_group group = {.args = &args,
+                              .q = q,
+                              .k = k,
+                              .v = v,
+                              .d_o = d_o,
+                              .dk = dk,
+                              .dv = dv,
+                              .workspace = workspace,
+                              .k_rows = (__local storage_bits *)k_rows,
+                              .v_rows = (__local storage_bits *)v_rows,
+                              .ring = (__local storage_bits *)rings[0],
+                              .numbers = numbers,
+                              .found = found};
     const uint parts = SPLIT_DK_DV ? 2 : 1;
-    const uint group = (uint)get_group_id(0);
-    const uint flags = forward->flags;
-    const int key_row = me.wave * WAVE_ROWS;
-    wave_state state = {.makes_v = !SPLIT_DK_DV || group % 2 == 0};
+    const uint number = (uint)get_group_id(0);
+    wave_state state = {.makes_v = !SPLIT_DK_DV || number % 2 == 0};
     state.makes_k = !SPLIT_DK_DV || !state.makes_v;
     /* the windows of a split */
-    for (key_block keys = deal_key_block(&args, group / parts);
+    for (key_block keys = deal_key_block(&args, number / parts);
          keys.window < forward->first_window + forward->windows;
-         keys.window += forward->splits) {
-        const row_pipeline pipeline =
-            start_row_pipeline(&keys, &args, q, d_o, workspace,
-                               (__local storage_bits *)rings[0], numbers);
-        const window_coord *coord = &pipeline.coord;
-        const float4 largest = largest_bounds(
-            found, bounds_of(workspace, &args, keys.window, keys.kv_head),
-            &args, me.id, TEAM);
-        const float ds_scale = ds_scale_of(largest.y, largest.x, largest.z);
-        copy_rows(own_k, k + plane(&forward->k, coord->grid, keys.kv_head),
-                  chunk_of(&forward->k, me.lane), &forward->k, &forward->grid,
-                  coord, 0, keys.first, keys.count, BLOCK_KEYS, me.lane,
-                  pipeline.wide);
-        copy_rows(own_v, v + plane(&forward->v, coord->grid, keys.kv_head),
-                  chunk_of(&forward->v, me.lane), &forward->v, &forward->grid,
-                  coord, 0, keys.first, keys.count, BLOCK_KEYS, me.lane,
-                  pipeline.wide);
-        END_COPIES();
-        for (uint ahead = 0; ahead < AHEAD; ahead++)
-            start_rows_of(&pipeline, ahead, &args, me.lane);
-        clear_channels(own_k, BLOCK_KEYS, me.lane);
-        clear_channels(own_v, BLOCK_KEYS, me.lane);
-        clear_pads(pipeline.ring, me.lane);
-        AWAIT_COPIES(AHEAD);
-        barrier(CLK_LOCAL_MEM_FENCE);
-
-        start_sums(&state);
-#if HOLDS_KEYS
-        hold_rows(state.k, own_k, key_row, &w);
-        hold_rows(state.v, own_v, key_row, &w);
-#endif
-        const sliding_queries here = {.k = own_k,
-                                      .v = own_v,
-                                      .key = keys.first + key_row,
-                                      .key_row = key_row,
-                                      .ds_scale = ds_scale,
-                                      .args = &args};
-        loop_rows(&state, &pipeline, here, &keys, &me, &w);
-        if (state.makes_v && (flags & ARG_DV) != 0)
-            store_wave(state.sums[0], 1.0f / P_SCALE,
-                       dv + plane(&args.dv, coord->grid, keys.kv_head),
-                       &args.dv, ARG_ADD_DV, own_k, &keys, key_row, &pipeline,
-                       forward, &w);
-        if (state.makes_k && (flags & ARG_DK) != 0)
-            store_wave(state.sums[GRADIENTS - 1],
-                       inverse_ds_scale(ds_scale) * forward->scale,
-                       dk + plane(&args.dk, coord->grid, keys.kv_head),
-                       &args.dk, ARG_ADD_DK, own_k, &keys, key_row, &pipeline,
-                       forward, &w);
-        AWAIT_COPIES(0);
-        barrier(CLK_LOCAL_MEM_FENCE); /* the next may replace all */
-    }
+         keys.window += forward->splits)
+        differentiate_block(&state, &keys, &group, &me, &w);
 }

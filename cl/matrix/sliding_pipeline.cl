@@ -14,21 +14,30 @@ typedef struct key_pipeline {
     int wide;
 } key_pipeline;
 
-/* Copies rows first .. first + count of k or v. Whole stages, as most are, are
- * asked nothing about. */
+/* Tokens first .. first + count of a window, in a stage. */
+typedef struct stage_rows {
+    const forward_args *args;
+    const window_coord *coord;
+    uint first;
+    int count;
+    int lane; /* of the copying team */
+    int wide;
+} stage_rows;
+
+/* Copies them, of a plane of some tensor; zeros fill `rows`. Whole stages, as
+ * most are, are asked nothing about. */
 INLINE void copy_stage(__local storage_bits *to, __global const storage *plane,
                        ulong chunk, const tensor_layout *layout,
-                       const key_pipeline *p, const forward_args *args,
-                       uint first, int count, int lane)
+                       const int rows, const stage_rows *of)
 {
-    if (CHUNKS && p->wide && count == BLOCK_KEYS) {
-        copy_found(to, plane + element(layout, first, 0) + chunk, 0,
-                   (ulong)ROWS_AT_ONCE * layout->row, 0, 0, count, 1,
-                   BLOCK_KEYS, lane);
+    if (CHUNKS && of->wide && of->count == rows) {
+        copy_found(to, plane + element(layout, of->first, 0) + chunk, 0,
+                   (ulong)ROWS_AT_ONCE * layout->row, 0, 0, of->count, 1, rows,
+                   of->lane);
         return;
     }
-    copy_rows(to, plane, chunk, layout, &args->grid, &p->coord, 0, first,
-              count, BLOCK_KEYS, lane, p->wide);
+    copy_rows(to, plane, chunk, layout, &of->args->grid, of->coord, 0,
+              of->first, of->count, rows, of->lane, of->wide);
 }
 
 INLINE key_pipeline start_pipeline(__local storage_bits *ring,
@@ -95,12 +104,18 @@ INLINE void start_keys(const key_pipeline *p, loop_step *s,
                        const forward_args *args, int lane)
 {
     if (is_step(&p->loop, s)) {
-        const uint count = end_of_step(&p->loop, s) - s->first;
+        const stage_rows rows = {
+            .args = args,
+            .coord = &p->coord,
+            .first = s->first,
+            .count = (int)(end_of_step(&p->loop, s) - s->first),
+            .lane = lane,
+            .wide = p->wide};
         __local storage_bits *to = p->ring + s->stage;
-        copy_stage(to + K_OFFSET, p->k, p->k_chunk, &args->k, p, args,
-                   s->first, count, lane);
-        copy_stage(to + V_OFFSET, p->v, p->v_chunk, &args->v, p, args,
-                   s->first, count, lane);
+        copy_stage(to + K_OFFSET, p->k, p->k_chunk, &args->k, BLOCK_KEYS,
+                   &rows);
+        copy_stage(to + V_OFFSET, p->v, p->v_chunk, &args->v, BLOCK_KEYS,
+                   &rows);
     }
     END_COPIES();
     next_step(&p->loop, s);

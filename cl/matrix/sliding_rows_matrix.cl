@@ -18,54 +18,64 @@
 
 REQUIRE(STATISTICS)
 
-/* dO and q of a wave's rows stay in registers where that is not much. */
-#define HOLDS_ROWS (NATIVE_QUERIES && WAVE_TURNS * DIM_TILES <= 8)
-#if HOLDS_ROWS
-#define HELD(held) (held)
-#else
-#define HELD(held) 0
-#endif
-
 /* What a wave keeps of its rows. */
 typedef struct wave_state {
     float shift[WAVE_TURNS][LANE_ROWS]; /* see sliding_numbers.cl */
     float delta[WAVE_TURNS][LANE_ROWS];
-#if STATISTICS
+    query_tile q[WAVE_TURNS][DIM_TILES], d_o[WAVE_TURNS][DIM_TILES];
+    /* of statistics */
     float top[WAVE_TURNS][LANE_ROWS], sum[WAVE_TURNS][LANE_ROWS];
-#else
+    /* of dQ */
     float ds_scale[WAVE_TURNS][LANE_ROWS];
     float error[WAVE_TURNS][LANE_ROWS];   /* what dS sums to */
     float squares[WAVE_TURNS][LANE_ROWS]; /* of dS, of some tiles */
     float sums[WAVE_TURNS][DIM_TILES][ACC_PER_LANE];
-#endif
-#if HOLDS_ROWS
-    query_tile q[WAVE_TURNS][DIM_TILES], d_o[WAVE_TURNS][DIM_TILES];
-#endif
 } wave_state;
 
-/* What a subtile is computed from. */
-typedef struct sliding_keys {
-    __local const storage_bits *q, *d_o, *k, *v;
-    uint first, end; /* the stage's keys */
+/* What a work-group has: a block of rows of a head, and what is known of
+ * these. */
+typedef struct rows_group {
     const backward_args *args;
-} sliding_keys;
+    stage_rows block;
+    wave_rows rows;                /* the wave's */
+    __local storage_bits *q, *d_o; /* the block's */
+    __global float *numbers;       /* of rows, from the block's first on */
+    __global const float *d_lse;   /* the same; with ARG_D_LSE */
+    __local uint *found;           /* [BOUND_NUMBERS] */
+    __local float *scratch;        /* [WAVE], the wave's */
+} rows_group;
 
-INLINE void hold(wave_state *s, __local const storage_bits *q,
-                 __local const storage_bits *d_o, int row, const wave *w)
-{
-#if HOLDS_ROWS
-    hold_rows(s->q, q, row, w);
-    hold_rows(s->d_o, d_o, row, w);
-#endif
-}
+/* What a subtile is computed from: a stage's keys. */
+typedef struct stage_keys {
+    __local const storage_bits *k, *v;
+    uint first, end;
+} stage_keys;
 
 /* Query of a lane's row r of the wave's tile m, in the block. */
-INLINE int block_row(const wave_rows *rows, int m, int r, const wave *w)
+INLINE int block_row(const rows_group *g, int m, int r, const wave *w)
 {
-    return rows->row + m * TILE_M + lane_query(w->lane, r);
+    return g->rows.row + m * TILE_M + lane_query(w->lane, r);
+}
+INLINE int has_row(const rows_group *g, int row)
+{
+    return row < g->rows.row + g->rows.count;
+}
+INLINE float d_lse_of(const rows_group *g, int row)
+{
+    return g->d_lse[(ulong)row * g->args->d_lse.row];
 }
 
-#if STATISTICS
+/* S and dP of a subtile. */
+INLINE void
+multiply_keys(float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
+              float dp[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
+              const wave_state *s, const rows_group *g, const stage_keys *here,
+              int first, const wave *w)
+{
+    multiply_wave(scores, HELD(s->q), g->q, g->rows.row, here->k, first, w);
+    multiply_wave(dp, HELD(s->d_o), g->d_o, g->rows.row, here->v, first, w);
+}
+
 /* ---- Statistics ---- */
 
 INLINE void start_statistics(wave_state *s)
@@ -101,22 +111,25 @@ INLINE void raise_top(wave_state *s, int m,
             scores[t][i] = EXP2((scores[t][i] - base[LANE_ROW(i)]) * LOG2E);
 }
 
-INLINE void add_keys(wave_state *s, const sliding_keys *here,
-                     const wave_rows *rows, int first, uint key, uint end,
-                     int mixed, const wave *w)
+/* Sums of exp(S) and of exp(S) dP over a subtile's keys, of which some rows
+ * see some only where `mixed`. */
+INLINE void add_statistics(wave_state *s, const rows_group *g,
+                           const stage_keys *here, int first, int mixed,
+                           const wave *w)
 {
-    const forward_args *args = &here->args->forward;
+    const forward_args *args = &g->args->forward;
+    const uint key = here->first + first * TILE_N;
+    const uint end = min(key + SUBTILE_KEYS, here->end);
     float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
     float dp[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
-    multiply_wave(scores, HELD(s->q), here->q, rows->row, here->k, first, w);
-    multiply_wave(dp, HELD(s->d_o), here->d_o, rows->row, here->v, first, w);
+    multiply_keys(scores, dp, s, g, here, first, w);
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                 scores[m][t][i] *= args->scale;
             if (mixed)
-                hide_unseen(scores[m][t], args, rows, m, key + t * TILE_N, end,
-                            -INFINITY, w);
+                hide_unseen(scores[m][t], args, &g->rows, m, key + t * TILE_N,
+                            end, -INFINITY, w);
         }
         raise_top(s, m, scores[m]);
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
@@ -150,37 +163,32 @@ INLINE void finish_statistics(wave_state *s, const wave *w)
         }
 }
 
-/* Leaves what is known of the wave's rows, and in `found` its bounds. */
-INLINE void store_statistics(const wave_state *s, const wave_rows *rows,
-                             __local const storage_bits *d_o,
-                             const backward_args *args,
-                             __global const float *d_lse,
-                             __global float *numbers, __local uint *found,
+/* Leaves what is known of the wave's rows, and in g->found its bounds. */
+INLINE void store_statistics(const wave_state *s, const rows_group *g,
                              const wave *w)
 {
-    const int gives = (args->forward.flags & ARG_D_LSE) != 0;
+    const int gives = (g->args->forward.flags & ARG_D_LSE) != 0;
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
         float square[LANE_ROWS];
         int row_index[LANE_ROWS];
-        dot_rows(square, row_index, d_o, d_o, rows->row + m * TILE_M,
+        dot_rows(square, row_index, g->d_o, g->d_o, g->rows.row + m * TILE_M,
                  BLOCK_ROWS, w);
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            const int row = block_row(rows, m, r, w);
+            const int row = block_row(g, m, r, w);
             REDUCE(square[r], ADD);
             const float length = sqrt(square[r] * HEAD_DIM);
-            if (value_key(w->lane, 0) != 0 || row >= rows->row + rows->count)
+            if (value_key(w->lane, 0) != 0 || !has_row(g, row))
                 continue;
-            const float own = gives ? d_lse[(ulong)row * args->d_lse.row] : 0;
+            const float own = gives ? d_lse_of(g, row) : 0;
             const float4 all = {s->shift[m][r], s->delta[m][r] - own, length,
                                 0.0f};
-            vstore4(all, row, numbers);
-            atomic_max(&found[BOUND_LENGTH], as_uint(length));
-            atomic_max(&found[BOUND_D_LSE], as_uint(fabs(own)));
+            vstore4(all, row, g->numbers);
+            atomic_max(&g->found[BOUND_LENGTH], as_uint(length));
+            atomic_max(&g->found[BOUND_D_LSE], as_uint(fabs(own)));
         }
     }
 }
 
-#else
 /* ---- dQ ---- */
 
 INLINE void start_sums(wave_state *s)
@@ -194,16 +202,14 @@ INLINE void start_sums(wave_state *s)
     }
 }
 
-INLINE void read_statistics(wave_state *s, const wave_rows *rows,
-                            __global const float *numbers,
-                            __global const float *d_lse, float4 bounds,
-                            const backward_args *args, const wave *w)
+INLINE void read_statistics(wave_state *s, const rows_group *g, float4 bounds,
+                            const wave *w)
 {
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            const int row = block_row(rows, m, r, w);
-            const int exists = row < rows->row + rows->count;
-            const float4 all = vload4(exists ? row : 0, numbers);
+            const int row = block_row(g, m, r, w);
+            const int exists = has_row(g, row);
+            const float4 all = vload4(exists ? row : 0, g->numbers);
             s->shift[m][r] = exists ? all.x : -INFINITY;
             s->delta[m][r] = all.y;
             s->ds_scale[m][r] = ds_scale_of(all.z, bounds.x, bounds.z);
@@ -223,28 +229,32 @@ INLINE void check_errors(wave_state *s, int m,
             FMA(ds[0][i], ds[0][i], s->squares[m][LANE_ROW(i)]);
 }
 
-INLINE void add_keys(wave_state *s, const sliding_keys *here,
-                     const wave_rows *rows, int first, uint key, uint end,
-                     int mixed, const wave *w)
+/* dQ += dS K of a subtile's keys: p = exp(s - lse), ds = p (dp - delta). */
+INLINE void add_gradients(wave_state *s, const rows_group *g,
+                          const stage_keys *here, int first, int mixed,
+                          const wave *w)
 {
-    const forward_args *args = &here->args->forward;
+    const forward_args *args = &g->args->forward;
+    const uint key = here->first + first * TILE_N;
+    const uint end = min(key + SUBTILE_KEYS, here->end);
     const float quick_scale = args->scale * LOG2E;
-    float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
+    float p[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
     float dp[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
     query_tile operands[WAVE_TURNS][TILES_PER_SUBTILE];
-    multiply_wave(scores, HELD(s->q), here->q, rows->row, here->k, first, w);
-    multiply_wave(dp, HELD(s->d_o), here->d_o, rows->row, here->v, first, w);
+    multiply_keys(p, dp, s, g, here, first, w);
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
-            exponentiate_tile(scores[m][t], quick_scale, s->shift[m]);
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                p[m][t][i] = EXP2(
+                    FMA(p[m][t][i], quick_scale, s->shift[m][LANE_ROW(i)]));
             if (mixed)
-                hide_unseen(scores[m][t], args, rows, m, key + t * TILE_N, end,
+                hide_unseen(p[m][t], args, &g->rows, m, key + t * TILE_N, end,
                             0.0f, w);
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
                 const int r = LANE_ROW(i);
                 const float factor = s->ds_scale[m][r] / P_SCALE;
-                dp[m][t][i] = scores[m][t][i] * FMA(dp[m][t][i], factor,
-                                                    -s->delta[m][r] * factor);
+                dp[m][t][i] = p[m][t][i] * FMA(dp[m][t][i], factor,
+                                               -s->delta[m][r] * factor);
             }
             operands[m][t] = make_weights(dp[m][t], w);
         }
@@ -254,20 +264,17 @@ INLINE void add_keys(wave_state *s, const sliding_keys *here,
 }
 
 /* After the loop: what dS sums to becomes its error. */
-INLINE void find_errors(wave_state *s, const wave_rows *rows,
-                        __global const float *d_lse, const backward_args *args,
-                        const wave *w)
+INLINE void find_errors(wave_state *s, const rows_group *g, const wave *w)
 {
-    const int gives = (args->forward.flags & ARG_D_LSE) != 0;
+    const int gives = (g->args->forward.flags & ARG_D_LSE) != 0;
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            const int row = block_row(rows, m, r, w);
+            const int row = block_row(g, m, r, w);
             if (SUMS_ARE_PARTS) {
                 REDUCE(s->error[m][r], ADD);
             }
-            if (gives && row < rows->row + rows->count)
-                s->error[m][r] -=
-                    d_lse[(ulong)row * args->d_lse.row] * s->ds_scale[m][r];
+            if (gives && has_row(g, row))
+                s->error[m][r] -= d_lse_of(g, row) * s->ds_scale[m][r];
             if (s->shift[m][r] == -INFINITY)
                 s->error[m][r] = 0.0f; /* it sees nothing */
         }
@@ -275,10 +282,8 @@ INLINE void find_errors(wave_state *s, const wave_rows *rows,
 
 /* Where delta is from o: what the kernel of keys gets, and what this one
  * starts again with. Does the error show, by its 2-norm over the wave's rows?
- * scratch: see SUM_OF_WAVE. */
-INLINE int mend_delta(wave_state *s, const wave_rows *rows,
-                      __global float *numbers, __local float *scratch,
-                      const wave *w)
+ */
+INLINE int mend_delta(wave_state *s, const rows_group *g, const wave *w)
 {
     const int lanes_of_row = WAVE * LANE_ROWS / TILE_M;
     const float allowed =
@@ -286,16 +291,16 @@ INLINE int mend_delta(wave_state *s, const wave_rows *rows,
     float excess = 0.0f;
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            const int row = block_row(rows, m, r, w);
+            const int row = block_row(g, m, r, w);
             const float error = s->error[m][r];
             excess = FMA(error, error, excess);
             excess = FMA(-allowed, s->squares[m][r], excess);
             s->delta[m][r] += error * inverse_ds_scale(s->ds_scale[m][r]);
-            if (row < rows->row + rows->count && value_key(w->lane, 0) == 0)
-                numbers[row * ROW_NUMBERS + ROW_SLIDING_DELTA] =
+            if (has_row(g, row) && value_key(w->lane, 0) == 0)
+                g->numbers[row * ROW_NUMBERS + ROW_SLIDING_DELTA] =
                     s->delta[m][r];
         }
-    SUM_OF_WAVE(excess, scratch, w);
+    SUM_OF_WAVE(excess, g->scratch, w);
     return excess > 0.0f;
 }
 
@@ -320,77 +325,118 @@ INLINE void take_mean_key(wave_state *s, __local const storage_bits *k,
     }
 }
 
-INLINE void store_dq(wave_state *s, __local storage_bits *q,
-                     const wave_rows *rows, const backward_args *args,
-                     const work_tile *tile, const window_coord *coord,
-                     __global storage *dq, const wave *w)
+INLINE void store_dq(wave_state *s, const rows_group *g, const row_target *to,
+                     const wave *w)
 {
-    const uint flags = args->forward.flags;
-    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
-        const int row = rows->row + m * TILE_M;
-        const row_target to = {
-            .plane = dq + plane(&args->dq, coord->grid, tile->head),
-            .layout = &args->dq,
-            .grid = &args->forward.grid,
-            .coord = coord,
-            .row = tile->row + row,
-            .count = min(rows->count - m * TILE_M, TILE_M),
-            .adds = (flags & ARG_ADD_DQ) != 0,
-            .wide = (flags & ARG_WIDE_ACCESS) != 0};
-        float factor[LANE_ROWS];
+    float factor[WAVE_TURNS][LANE_ROWS];
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            factor[r] =
-                inverse_ds_scale(s->ds_scale[m][r]) * args->forward.scale;
-        UNROLL_FOR (int d = 0; d < DIM_TILES; d += OUT_TILES)
-            store_channels(s->sums[m] + d, factor, d, OUT_TILES,
-                           q + row * PITCH + d * TILE_N, PITCH, &to, w);
-    }
+            factor[m][r] =
+                inverse_ds_scale(s->ds_scale[m][r]) * g->args->forward.scale;
+    if ((g->args->forward.flags & ARG_DQ) != 0 && g->rows.count > 0)
+        store_own(s->sums, factor, g->rows.row, to, g->q, w);
 }
-#endif
 
 /* ---- The loop over keys ---- */
 
-INLINE void add_stage(wave_state *s, const sliding_keys *here,
-                      const wave_rows *rows, const wave *w)
+INLINE void add_stage(wave_state *s, const rows_group *g,
+                      const stage_keys *here, const wave *w)
 {
+    const forward_args *args = &g->args->forward;
     SUBTILE_FOR (int first = 0; first < KEY_TILES;
                  first += TILES_PER_SUBTILE) {
-        const forward_args *args = &here->args->forward;
         const uint key = here->first + first * TILE_N;
-        const int all = see_all(args, rows, key, here->end);
+        const int all = see_all(args, &g->rows, key, here->end);
         const wave own = wave_of_subtile(w);
-        if (all || !see_nothing(args, rows, key, here->end))
-            add_keys(s, here, rows, first, key,
-                     min(key + SUBTILE_KEYS, here->end), !all, &own);
+        if (!all && see_nothing(args, &g->rows, key, here->end))
+            continue;
+        if (STATISTICS)
+            add_statistics(s, g, here, first, !all, &own);
+        else
+            add_gradients(s, g, here, first, !all, &own);
     }
 }
 
 INLINE void loop_keys(wave_state *s, const key_pipeline *pipeline,
-                      sliding_keys here, const wave_rows *rows, work_item *me,
-                      wave *w)
+                      rows_group group, work_item *me, wave *w)
 {
     const key_loop *loop = &pipeline->loop;
     loop_step copied = first_step(loop);
     for (uint ahead = 0; ahead < AHEAD; ahead++)
-        start_keys(pipeline, &copied, &here.args->forward, me->lane);
+        start_keys(pipeline, &copied, &group.args->forward, me->lane);
     for (loop_step step = first_step(loop); is_step(loop, &step);
          next_step(loop, &step)) {
         HIDE_LANE(me->lane);
         HIDE_LANE(w->lane);
-        RELOAD_ARGS(backward_args, args, here.args)
+        RELOAD_ARGS(backward_args, args, group.args)
         __local const storage_bits *stage = pipeline->ring + step.stage;
-        here.args = args;
-        here.k = stage + K_OFFSET;
-        here.v = stage + V_OFFSET;
-        here.first = step.first;
-        here.end = end_of_step(loop, &step);
+        const stage_keys here = {.k = stage + K_OFFSET,
+                                 .v = stage + V_OFFSET,
+                                 .first = step.first,
+                                 .end = end_of_step(loop, &step)};
+        group.args = args;
         await_stage(0);
         start_keys(pipeline, &copied, &args->forward, me->lane);
         await_copies(0);
-        add_stage(s, &here, rows, w);
+        add_stage(s, &group, &here, w);
     }
     AWAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE); /* the ring may start again */
+}
+
+/* ---- The kernel ---- */
+
+/* dQ of the wave's rows, once more with another delta if that shows. */
+INLINE void make_dq(wave_state *s, const key_pipeline *pipeline,
+                    const rows_group *g, work_item *me, wave *w)
+{
+    const forward_args *forward = &g->args->forward;
+    const int has_o_lse =
+        (forward->flags & ARG_O) != 0 && (forward->flags & ARG_LSE) != 0;
+    int passes = 1;
+    barrier(CLK_GLOBAL_MEM_FENCE); /* before a row's delta is mended */
+    for (int pass = 0; pass < passes; pass++) {
+        start_sums(s);
+        loop_keys(s, pipeline, *g, me, w);
+        find_errors(s, g, w);
+        if (has_o_lse && pass == 0) {
+            if (me->id == 0)
+                g->found[0] = 0;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (mend_delta(s, g, w))
+                g->found[0] = 1;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            passes += g->found[0] != 0;
+        }
+    }
+    if (pipeline->loop.blocks > 0) {
+        const uint last = pipeline->loop.blocks - 1;
+        const key_range range = loop_block(forward, &pipeline->loop, last);
+        take_mean_key(s,
+                      pipeline->ring + last % STAGES * STAGE_SIZE + K_OFFSET,
+                      min((int)range.count, TILE_N), w);
+    }
+}
+
+/* The block's rows come to local memory, and what they see. */
+INLINE void fetch_rows(const rows_group *g, __global const storage *q,
+                       __global const storage *d_o, uint head,
+                       __local span *spans, const key_pipeline *pipeline)
+{
+    const backward_args *args = g->args;
+    const int lane = g->block.lane;
+    copy_own(g->q, q, &args->forward.q, head, &g->block);
+    copy_own(g->d_o, d_o, &args->d_o, head, &g->block);
+    END_COPIES();
+    clear_channels(g->q, BLOCK_ROWS, lane);
+    clear_channels(g->d_o, BLOCK_ROWS, lane);
+    clear_pads(pipeline->ring, lane);
+    keep_spans(spans, &args->forward, g->block.first,
+               g->block.first + g->block.count, lane);
+    if (STATISTICS && lane < BOUND_NUMBERS)
+        g->found[lane] = 0;
+    AWAIT_COPIES(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 __kernel __attribute__((reqd_work_group_size(TEAM, 1, 1))) WAVE_ATTRIBUTE void
@@ -402,97 +448,57 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         __attribute__((aligned(128)));
     __local span spans[BLOCK_ROWS];
     __local uint found[BOUND_NUMBERS];
-#if !STATISTICS
     __local float scratch[WAVES_PER_WINDOW][WAVE];
-#endif
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
     wave w = {.lane = me.id % WAVE};
-    __local storage_bits *own_q = (__local storage_bits *)q_rows;
-    __local storage_bits *own_d_o = (__local storage_bits *)d_o_rows;
 
     const work_tile tile = deal_work_tile(forward, (uint)get_group_id(0));
     const uint row_end = min(tile.row + forward->block_rows, forward->queries);
-    const int row_count = (int)(row_end - tile.row);
     const uint kv_head = tile.head / forward->heads_per_kv_head;
     const window_coord coord = locate_window(&forward->grid, tile.window);
-    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
-    const key_pipeline pipeline = {
-        .loop = loop_over_keys(forward, tile.row, row_end),
-        .ring = KEEP_LOCAL((__local storage_bits *)rings[0]),
-        .k = k + plane(&forward->k, coord.grid, kv_head),
-        .v = v + plane(&forward->v, coord.grid, kv_head),
-        .k_chunk = chunk_of(&forward->k, me.lane),
-        .v_chunk = chunk_of(&forward->v, me.lane),
-        .coord = coord,
-        .wide = wide};
-    __global float *numbers =
-        row_numbers_of(workspace, &args, tile.window, tile.head) +
-        tile.row * ROW_NUMBERS;
+    rows_group group = {
+        .args = &args,
+        .block = {forward, &coord, tile.row, (int)(row_end - tile.row),
+                  me.lane, (forward->flags & ARG_WIDE_ACCESS) != 0},
+        .q = (__local storage_bits *)q_rows,
+        .d_o = (__local storage_bits *)d_o_rows,
+        .numbers = row_numbers_of(workspace, &args, tile.window, tile.head) +
+                   tile.row * ROW_NUMBERS,
+        .d_lse = d_lse,
+        .found = found,
+        .scratch = scratch[me.wave]};
+    const key_pipeline pipeline =
+        start_pipeline((__local storage_bits *)rings[0], k, v, forward, &tile,
+                       row_end, &coord, me.lane);
     __global float *bounds = bounds_of(workspace, &args, tile.window, kv_head);
+    float4 largest = (float4)(0.0f);
     if ((forward->flags & ARG_D_LSE) != 0)
-        d_lse += plane(&args.d_lse, coord.grid, tile.head) +
-                 (ulong)tile.row * args.d_lse.row;
-#if !STATISTICS
-    const int has_o_lse =
-        (forward->flags & ARG_O) != 0 && (forward->flags & ARG_LSE) != 0;
-    const float4 largest = largest_bounds(found, bounds, &args, me.id, TEAM);
-#endif
-    copy_rows(own_q, q + plane(&forward->q, coord.grid, tile.head),
-              chunk_of(&forward->q, me.lane), &forward->q, &forward->grid,
-              &coord, 0, tile.row, row_count, BLOCK_ROWS, me.lane, wide);
-    copy_rows(own_d_o, d_o + plane(&args.d_o, coord.grid, tile.head),
-              chunk_of(&args.d_o, me.lane), &args.d_o, &forward->grid, &coord,
-              0, tile.row, row_count, BLOCK_ROWS, me.lane, wide);
-    END_COPIES();
-    clear_channels(own_q, BLOCK_ROWS, me.lane);
-    clear_channels(own_d_o, BLOCK_ROWS, me.lane);
-    clear_pads(pipeline.ring, me.lane);
-    keep_spans(spans, forward, tile.row, row_end, me.id);
-    if (STATISTICS && me.id < BOUND_NUMBERS)
-        found[me.id] = 0;
-    AWAIT_COPIES(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-
-    const wave_rows rows = find_wave_rows(spans, row_count, me.wave);
-    const sliding_keys here = {.q = own_q, .d_o = own_d_o, .args = &args};
+        group.d_lse += plane(&args.d_lse, coord.grid, tile.head) +
+                       (ulong)tile.row * args.d_lse.row;
+    if (!STATISTICS)
+        largest = largest_bounds(found, bounds, &args, me.id, TEAM);
+    fetch_rows(&group, q, d_o, tile.head, spans, &pipeline);
     wave_state state;
-    hold(&state, own_q, own_d_o, rows.row, &w);
-#if STATISTICS
-    leave_tensor_maps(q, k, v, d_o, workspace, &args, (uint)me.id);
-    start_statistics(&state);
-    loop_keys(&state, &pipeline, here, &rows, &me, &w);
-    finish_statistics(&state, &w);
-    store_statistics(&state, &rows, own_d_o, &args, d_lse, numbers, found, &w);
-    store_bounds(found, pipeline.v, bounds, forward, &tile, (uint)me.id, TEAM);
-#else
-    read_statistics(&state, &rows, numbers, d_lse, largest, &args, &w);
-    barrier(CLK_GLOBAL_MEM_FENCE); /* before a row's delta is mended */
-    int passes = 1;
-    for (int pass = 0; pass < passes; pass++) {
-        start_sums(&state);
-        loop_keys(&state, &pipeline, here, &rows, &me, &w);
-        find_errors(&state, &rows, d_lse, &args, &w);
-        if (has_o_lse && pass == 0) {
-            if (me.id == 0)
-                found[0] = 0;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            const int mends =
-                mend_delta(&state, &rows, numbers, scratch[me.wave], &w);
-            if (mends)
-                found[0] = 1;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            passes += found[0] != 0;
-        }
+    group.rows = find_wave_rows(spans, group.block.count, me.wave);
+    if (HOLDS_ROWS) {
+        hold_rows(state.q, group.q, group.rows.row, &w);
+        hold_rows(state.d_o, group.d_o, group.rows.row, &w);
     }
-    if (pipeline.loop.blocks > 0) {
-        const uint last = pipeline.loop.blocks - 1;
-        const key_range range = loop_block(forward, &pipeline.loop, last);
-        take_mean_key(&state,
-                      pipeline.ring + last % STAGES * STAGE_SIZE + K_OFFSET,
-                      min((int)range.count, TILE_N), &w);
+    if (STATISTICS) {
+        leave_tensor_maps(q, k, v, d_o, workspace, &args, (uint)me.id);
+        start_statistics(&state);
+        loop_keys(&state, &pipeline, group, &me, &w);
+        finish_statistics(&state, &w);
+        store_statistics(&state, &group, &w);
+        store_bounds(found, pipeline.v, bounds, forward, &tile, (uint)me.id,
+                     TEAM);
+    } else {
+        const row_target to =
+            target_of(dq, &args.dq, tile.head, tile.row, group.block.count,
+                      ARG_ADD_DQ, forward, &coord);
+        read_statistics(&state, &group, largest, &w);
+        make_dq(&state, &pipeline, &group, &me, &w);
+        store_dq(&state, &group, &to, &w);
     }
-    if ((forward->flags & ARG_DQ) != 0 && (rows.count > 0))
-        store_dq(&state, own_q, &rows, &args, &tile, &coord, dq, &w);
-#endif
 }
