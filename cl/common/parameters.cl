@@ -46,11 +46,13 @@ typedef float mask_storage;
 #endif
 #if VARIANT == COSINE
 #define LOGIT_SCALE_PARAMETER __global const float *logit_scale,
+#define LOGIT_SCALE_OR_NULL logit_scale
 #define LOGIT_SCALE logit_scale
 #define HEAD_SCALE(args, logit_scale, head)                                   \
     cosine_scale(args, logit_scale, head)
 #else
 #define LOGIT_SCALE_PARAMETER
+#define LOGIT_SCALE_OR_NULL 0
 #define LOGIT_SCALE 0
 #define HEAD_SCALE(args, logit_scale, head) ((args)->scale)
 #endif

@@ -37,7 +37,7 @@ REQUIRE(SPLIT_DK_DV)
 /* A block of keys of a head, for the windows of a split; and a wave's sums of
  * their gradients, from q block to q block. */
 typedef struct keys_group {
-    grad_group of;
+    grad_group group;
     kv_block block;
     __local float4 (*numbers)[STAGES][BLOCK_ROWS]; /* what is known of rows */
     int makes_v, makes_k;
@@ -62,25 +62,19 @@ INLINE kv_block find_block(uint head_block, const backward_args *args)
  * last of a window, goes to the next. */
 INLINE void start_q_block(keys_group *g, uint step, const backward_args *args)
 {
-    grad_pipeline *p = &g->of.copies;
-    const int team = g->of.me.team;
+    grad_pipeline *p = &g->group.copies;
+    const int team = g->group.me.team;
     if (step < p->steps) {
         copied_q_block v;
-        find_q_block(&v, step, &g->of, &g->block, args);
-        if (p->next.exists) {
-            if (p->wide)
-                copy_q_block(&v, 1, &g->of);
-            else
-                copy_q_block(&v, 0, &g->of);
+        if (start_copies(&v, step, &g->group, &g->block, args))
             copy_numbers((__local float *)g->numbers[team][step % STAGES],
-                         g->of.of.workspace + args->workspace +
+                         g->group.tensors.workspace + args->workspace +
                              (((ulong)p->next.window * args->forward.heads +
                                v.rows.head) *
                                   NQ +
                               v.rows.first) *
                                  ROW_NUMBERS,
                          v.rows.count * ROW_NUMBERS, v.rows.lane);
-        }
         if (v.number + 1 == g->block.q_blocks)
             next_window(&p->next, &args->forward, team);
     }
@@ -189,13 +183,13 @@ INLINE void start_sums(keys_group *g, float bound, int is_first)
 INLINE void add_q_block(keys_group *g, q_block *here, uint number, int count,
                         __local const float *numbers, const wave *w)
 {
-    const int tile = min(g->of.me.wave, ROW_TILES - 1); /* one at least */
+    const int tile = min(g->group.me.wave, ROW_TILES - 1); /* one at least */
     int large;
     tile_rows keys = {.row = tile * TILE_M,
                       .last_row = here->key_count - 1,
                       .first_row = (int)here->first_key,
                       .coord = here->at->coord};
-    const stored_keys stored = {.group = &g->of,
+    const stored_keys stored = {.group = &g->group,
                                 .kv_head = g->block.kv_head,
                                 .key = keys.row,
                                 .count = count};
@@ -225,25 +219,15 @@ INLINE q_block q_block_of(uint step, const keys_group *g,
 {
     const kv_block *block = &g->block;
     const uint number = step % block->q_blocks;
-    __local const ushort *ring = g->of.copies.ring;
-    __local const ushort *stage = ring + step % STAGES * STAGE_SIZE;
-    __local const ushort *key_stage =
-        ring + step / block->q_blocks % STAGES * STAGE_SIZE;
-    q_block v = {.args = args,
-                 .at = at,
-                 .head =
-                     block->kv_head * block->heads_each + number / KEY_BLOCKS,
-                 .first_row = number % KEY_BLOCKS * BLOCK_ROWS,
-                 .first_key = block->first_key,
-                 .key_count = block->key_count,
-                 .is_last = number + 1 == block->q_blocks,
-                 .scale = args->forward.scale,
-                 .q = stage + Q_OFFSET,
-                 .d_o = stage + D_O_OFFSET,
-                 .k = key_stage + K_OFFSET,
-                 .v = key_stage + V_OFFSET};
+    q_block v = block_in_ring(step % STAGES * STAGE_SIZE,
+                              step / block->q_blocks % STAGES * STAGE_SIZE,
+                              &g->group, args, at);
+    v.head = block->kv_head * block->heads_each + number / KEY_BLOCKS;
+    v.first_row = number % KEY_BLOCKS * BLOCK_ROWS;
     v.row_count = min(BLOCK_ROWS, (int)NQ - (int)v.first_row);
-    find_local(&v, &g->of);
+    v.first_key = block->first_key;
+    v.key_count = block->key_count;
+    v.is_last = number + 1 == block->q_blocks;
     return v;
 }
 
@@ -251,15 +235,15 @@ INLINE q_block q_block_of(uint step, const keys_group *g,
 INLINE void prepare_q_block(q_block *here, uint number, uint *kept_regions,
                             const keys_group *g, const wave *w)
 {
-    const work_item *me = &g->of.me;
+    const work_item *me = &g->group.me;
     if (VARIANT == COSINE && number == 0) { /* each wave its own keys' */
-        const measured_rows measured = {g->of.memory.inverses_m[me->team],
+        const measured_rows measured = {g->group.memory.inverses_m[me->team],
                                         here->k, BLOCK_KEYS, 1.0f};
         measure_rows(&measured, 1, me->wave, w);
         WAVE_SYNC();
     }
     const int has_new = find_regions(here, kept_regions, number == 0,
-                                     &g->of.of.score_bias, me->lane);
+                                     &g->group.tensors.score_bias, me->lane);
     if (COMPARES_REGIONS && (TEAMS_SYNC_TOGETHER || has_new))
         TEAM_SYNC(me->team);
 }
@@ -269,10 +253,10 @@ INLINE void differentiate_windows(tile_scheduler at, keys_group *g,
                                   __local uint4 (*out)[OUT_STAGING_CHUNKS],
                                   const backward_args *kernel_args, wave *w)
 {
-    work_item *me = &g->of.me;
+    work_item *me = &g->group.me;
     uint cached_mask_class = ~0u; /* of windows whose bias is cached */
     uint kept_regions = ~0u;      /* and of those whose regions are */
-    for (uint step = 0; step < g->of.copies.steps; step++) {
+    for (uint step = 0; step < g->group.copies.steps; step++) {
         HIDE_LANE(me->lane);
         RELOAD_ARGS(backward_args, args, kernel_args)
         HIDE_LANE(w->lane);
@@ -281,8 +265,8 @@ INLINE void differentiate_windows(tile_scheduler at, keys_group *g,
             (__local const float *)g->numbers[me->team][step % STAGES];
         q_block here = q_block_of(step, g, args, &at);
         here.out = (__local ushort *)out[me->id / WAVE];
-        find_score_bias(&here, &cached_mask_class, &g->of.of.score_bias,
-                        me->id);
+        find_score_bias(&here, &cached_mask_class,
+                        &g->group.tensors.score_bias, me->id);
         await_stage(me->team);
         start_q_block(g, step + AHEAD, args);
         await_copies(me->team);
@@ -307,10 +291,11 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local float4 all_numbers[WINDOWS_PER_GROUP][STAGES][BLOCK_ROWS];
     float sums[GRADIENTS][DIM_TILES][ACC_PER_LANE];
     const forward_args *forward = &args.forward;
-    DECLARE_GRAD_GROUP(all)
-    keys_group own = {
-        .of = all, .numbers = all_numbers, .sums = sums, .ds_scale = 1.0f};
-    const work_item *me = &own.of.me;
+    keys_group own = {.group = GRAD_GROUP,
+                      .numbers = all_numbers,
+                      .sums = sums,
+                      .ds_scale = 1.0f};
+    const work_item *me = &own.group.me;
     wave w = {.lane = me->id % WAVE};
 
     /* what this work-group owns */
@@ -322,24 +307,24 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     own.makes_v = !SPLIT_DK_DV || get_group_id(0) % 2 == 0;
     own.makes_k = !SPLIT_DK_DV || !own.makes_v;
     const tile_scheduler at = start_split(forward, split, me->team);
-    own.of.copies.next = at;
-    own.of.copies.steps = at.rounds * own.block.q_blocks;
-    own.of.copies.ring = (__local ushort *)rings[me->team];
-    own.of.copies.wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
-    START_PADS(own.of, *forward, own.block.kv_head)
+    own.group.copies.next = at;
+    own.group.copies.steps = at.rounds * own.block.q_blocks;
+    own.group.copies.ring = (__local ushort *)rings[me->team];
+    own.group.copies.wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    START_PADS(own.group, *forward, own.block.kv_head)
     for (uint ahead = 0; ahead < AHEAD; ahead++)
         start_q_block(&own, ahead, &args);
-    clear_pads(own.of.copies.ring, me->lane);
-    cache_head_score_bias(own.of.memory.bias_cache, &own.of.of.score_bias,
-                          forward, own.block.kv_head, own.block.first_key,
-                          me->id);
-    clear_pad_sums(&own.of, &w);
+    clear_pads(own.group.copies.ring, me->lane);
+    cache_head_score_bias(own.group.memory.bias_cache,
+                          &own.group.tensors.score_bias, forward,
+                          own.block.kv_head, own.block.first_key, me->id);
+    clear_pad_sums(&own.group, &w);
     barrier(CLK_LOCAL_MEM_FENCE);
     differentiate_windows(at, &own, out_staging, &args, &w);
     if (PADDING == 1) {
         const uint key_block = own.block.first_key / BLOCK_KEYS;
         barrier(CLK_LOCAL_MEM_FENCE);
-        store_pad_sums(&own.of, &args,
+        store_pad_sums(&own.group, &args,
                        ((ulong)split * args.key_blocks + key_block) *
                                kv_heads +
                            own.block.kv_head,

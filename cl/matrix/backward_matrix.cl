@@ -49,32 +49,22 @@ INLINE q_block q_block_of(uint step, const fused_group *g,
 {
     const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
     const uint number = SINGLE_Q_BLOCK ? 0 : step % g->keys.q_blocks;
-    __local const ushort *ring = g->of.copies.ring;
-    __local const ushort *stage = ring + step % STAGES * STAGE_SIZE;
-    __local const ushort *key_stage =
-        ring + KEY_STAGE(step / g->keys.q_blocks % STAGES);
-    q_block v = {.args = args,
-                 .at = at,
-                 .head = g->first_head + number / row_blocks,
-                 .first_row =
-                     BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS,
-                 .key_count = NK,
-                 .is_last = number + 1 == g->keys.q_blocks,
-                 .fast_store = g->fast_store,
-                 .scale = args->forward.scale,
-                 .ds_scale = 1.0f,
-                 .q = stage + Q_OFFSET,
-                 .d_o = stage + D_O_OFFSET,
-                 .k = key_stage + K_OFFSET,
-                 .v = key_stage + V_OFFSET,
-                 .lse = g->lse_rows + step % KEY_STAGES * BLOCK_ROWS,
-                 .out = g->o_rows + g->of.me.wave * OUT_SIZE};
+    q_block v = block_in_ring(step % STAGES * STAGE_SIZE,
+                              KEY_STAGE(step / g->keys.q_blocks % STAGES),
+                              &g->group, args, at);
+    v.head = g->first_head + number / row_blocks;
+    v.first_row = BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS;
     v.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v.first_row);
+    v.key_count = NK;
+    v.is_last = number + 1 == g->keys.q_blocks;
+    v.fast_store = g->fast_store;
     if (VARIANT == COSINE)
-        v.scale = SINGLE_Q_BLOCK ? g->scale
-                                 : cosine_scale(&args->forward,
-                                                g->of.of.logit_scale, v.head);
-    find_local(&v, &g->of);
+        v.scale = SINGLE_Q_BLOCK
+                      ? g->scale
+                      : cosine_scale(&args->forward,
+                                     g->group.tensors.logit_scale, v.head);
+    v.lse = g->lse_rows + step % KEY_STAGES * BLOCK_ROWS;
+    v.out = g->o_rows + g->group.me.wave * OUT_SIZE;
     return v;
 }
 
@@ -83,7 +73,7 @@ INLINE q_block q_block_of(uint step, const fused_group *g,
 INLINE void prepare_q_block(q_block *here, uint step, uint *kept_regions,
                             const fused_group *g, const wave *w)
 {
-    const work_item *me = &g->of.me;
+    const work_item *me = &g->group.me;
     int meets = VARIANT == COSINE;
     if (RESCALES && LATE_COPIES) {
         meets |= g->has_o_lse;
@@ -96,15 +86,15 @@ INLINE void prepare_q_block(q_block *here, uint step, uint *kept_regions,
     if (VARIANT == COSINE) {
         const uint number = SINGLE_Q_BLOCK ? 0 : step % g->keys.q_blocks;
         const measured_rows measured[2] = {
-            {g->of.memory.inverses_m[me->team], here->q, BLOCK_ROWS, 1.0f},
-            {g->of.memory.inverses_n[me->team], here->k, BLOCK_KEYS, 1.0f}};
+            {g->group.memory.inverses_m[me->team], here->q, BLOCK_ROWS, 1.0f},
+            {g->group.memory.inverses_n[me->team], here->k, BLOCK_KEYS, 1.0f}};
         if (number == 0)
             measure_rows(measured, 2, me->wave, w);
         if (number != 0)
             measure_rows(measured, 1, me->wave, w);
     }
-    meets |=
-        find_regions(here, kept_regions, 1, &g->of.of.score_bias, me->lane);
+    meets |= find_regions(here, kept_regions, 1, &g->group.tensors.score_bias,
+                          me->lane);
     if (TEAMS_SYNC_TOGETHER || meets)
         TEAM_SYNC(me->team);
 }
@@ -119,7 +109,7 @@ INLINE void find_statistics(row_work *rows,
 {
     row_statistics *s = &rows->s;
     row_part *part = &rows->part;
-    read_rows(part, here, g->of.of.d_lse, w);
+    read_rows(part, here, g->group.tensors.d_lse, w);
     const int takes_lse = lse_serves(g->has_lse, part, w);
     start_statistics(s, g->has_o_lse || takes_lse, part->lse);
     if (!g->has_o_lse) {
@@ -177,7 +167,8 @@ INLINE void compute_rows(const q_block *here, uint step, kept_sums *sums,
     find_factors(&rows, here, g->own_ds_scale, w);
     differentiate_rows(dq, operands, p, kept_dp, &rows, here, w);
     mend_errors(dq, mean, &rows, g->has_o_lse, here, w);
-    store_dq(dq, operands, mean, &rows, g->of.of.dq, &sums->scale, here, w);
+    store_dq(dq, operands, mean, &rows, g->group.tensors.dq, &sums->scale,
+             here, w);
 }
 
 /* The power of two that dS of all rows gets, for dK. */
@@ -216,14 +207,14 @@ INLINE void leave_head_scale(kept_sums *sums, uint head, const fused_group *g,
                              const forward_args *forward)
 {
     leave_scale(sums->scale, head, g->scale_partials + (head - g->first_head),
-                SINGLE_Q_BLOCK, &g->of, forward);
+                SINGLE_Q_BLOCK, &g->group, forward);
     sums->scale = 0.0f;
 }
 
 /* What is added to in the workspace starts at 0. */
 INLINE void clear_partials(const fused_group *g, uint flags)
 {
-    const int item = g->of.me.id;
+    const int item = g->group.me.id;
     const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
     if (VARIANT == COSINE && !SINGLE_Q_BLOCK && starts &&
         (flags & ARG_D_LOGIT_SCALE) != 0 && item == 0)
@@ -240,10 +231,10 @@ INLINE void differentiate_windows(tile_scheduler at, kept_sums *sums,
                                   fused_group *g,
                                   const backward_args *kernel_args, wave *w)
 {
-    work_item *me = &g->of.me;
+    work_item *me = &g->group.me;
     uint cached_mask_class = ~0u; /* of windows whose bias is cached */
     uint kept_regions = ~0u;      /* and of those whose regions are */
-    for (uint step = 0; step < g->of.copies.steps; step++) {
+    for (uint step = 0; step < g->group.copies.steps; step++) {
         HIDE_LANE(me->lane);
         RELOAD_ARGS(backward_args, args, kernel_args)
         const forward_args *forward = &args->forward;
@@ -251,8 +242,8 @@ INLINE void differentiate_windows(tile_scheduler at, kept_sums *sums,
         HIDE_LANE(w->lane);
         const uint number = SINGLE_Q_BLOCK ? 0 : step % g->keys.q_blocks;
         q_block here = q_block_of(step, g, args, &at);
-        find_score_bias(&here, &cached_mask_class, &g->of.of.score_bias,
-                        me->id);
+        find_score_bias(&here, &cached_mask_class,
+                        &g->group.tensors.score_bias, me->id);
         await_stage(me->team);
         start_q_block(g, step + AHEAD, args);
         await_copies(me->team);
@@ -288,52 +279,53 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     float dv_sums[KEPT_TURNS][KEY_SUM_TILES][ACC_PER_LANE];
     float dk_sums[KEPT_TURNS][KEY_SUM_TILES][ACC_PER_LANE];
     const forward_args *forward = &args.forward;
-    DECLARE_GRAD_GROUP(all)
-    fused_group group = {.of = all, .largest_v = largest_v[all.me.team]};
+    fused_group own = {.group = GRAD_GROUP};
     kept_sums sums = {
         .dbias = dbias, .dv = dv_sums, .dk = dk_sums, .ds_scale = 1.0f};
-    const work_item *me = &group.of.me;
+    const work_item *me = &own.group.me;
     wave w = {.lane = me->id % WAVE};
 
-    find_memory(&group, (__local uchar *)team_memory[me->team]);
-    find_group(&group, &args);
-    clear_pad_sums(&group.of, &w);
-    tile_scheduler at = start_split(forward, group.split, me->team);
-    find_first_tokens(&at, &group, forward);
-    group.of.copies.next = at;
-    group.of.copies.steps = at.rounds * group.keys.q_blocks;
-    group.of.copies.wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
-    START_PADS(group.of, *forward, group.keys.kv_head)
+    own.largest_v = largest_v[me->team];
+    find_memory(&own, (__local uchar *)team_memory[me->team]);
+    find_group(&own, &args);
+    clear_pad_sums(&own.group, &w);
+    tile_scheduler at = start_split(forward, own.split, me->team);
+    find_first_tokens(&at, &own, forward);
+    own.group.copies.next = at;
+    own.group.copies.steps = at.rounds * own.keys.q_blocks;
+    own.group.copies.wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    START_PADS(own.group, *forward, own.keys.kv_head)
     for (uint ahead = 0; ahead < AHEAD; ahead++)
-        start_q_block(&group, ahead, &args);
-    start_late_keys(&group, 0, &at, &args);
-    clear_memory(&group);
-    cache_head_score_bias(group.of.memory.bias_cache, &group.of.of.score_bias,
-                          forward, group.first_head, 0, me->id);
+        start_q_block(&own, ahead, &args);
+    start_late_keys(&own, 0, &at, &args);
+    clear_memory(&own);
+    cache_head_score_bias(own.group.memory.bias_cache,
+                          &own.group.tensors.score_bias, forward,
+                          own.first_head, 0, me->id);
     barrier(CLK_LOCAL_MEM_FENCE);
     clear_tiles(dbias, KEEPS_DBIAS ? KEY_TILES : 0);
     if (VARIANT == COSINE)
-        group.scale =
-            cosine_scale(forward, group.of.of.logit_scale, group.first_head);
-    clear_partials(&group, forward->flags);
-    start_o(&group, 0, &at, &args, &w);
-    differentiate_windows(at, &sums, &group, &args, &w);
+        own.scale = cosine_scale(forward, own.group.tensors.logit_scale,
+                                 own.first_head);
+    clear_partials(&own, forward->flags);
+    start_o(&own, 0, &at, &args, &w);
+    differentiate_windows(at, &sums, &own, &args, &w);
 
     barrier(CLK_LOCAL_MEM_FENCE);
-    const dbias_partial to = {.rows = group.bias_partials,
+    const dbias_partial to = {.rows = own.bias_partials,
                               .row_count = NQ,
-                              .tile = group.tile,
-                              .owns = group.weights.owns,
+                              .tile = own.tile,
+                              .owns = own.weights.owns,
                               .flags = forward->flags};
     if (KEEPS_DBIAS)
         store_dbias(dbias, KEY_TILES, (__local float *)team_memory, &to,
                     me->team, &w);
     if (VARIANT == COSINE && SINGLE_Q_BLOCK)
-        leave_head_scale(&sums, group.first_head, &group, forward);
+        leave_head_scale(&sums, own.first_head, &own, forward);
     if (PADDING == 1)
-        store_pad_sums(&group.of, &args,
-                       (ulong)group.split *
+        store_pad_sums(&own.group, &args,
+                       (ulong)own.split *
                                (forward->heads / forward->heads_per_kv_head) +
-                           group.keys.kv_head,
+                           own.keys.kv_head,
                        1, 1);
 }

@@ -46,28 +46,20 @@ typedef struct row_step {
 INLINE q_block q_block_of(const row_step *in, const split_group *g,
                           const backward_args *args, const tile_scheduler *at)
 {
-    __local const ushort *ring = g->of.copies.ring;
-    __local const ushort *stage = ring + in->step % STAGES * STAGE_SIZE;
-    __local const ushort *row_stage = ring + in->window * STAGE_SIZE;
-    q_block here = {
-        .args = args,
-        .at = at,
-        .head = g->head,
-        .first_row = g->first_row,
-        .first_key = in->block * BLOCK_KEYS,
-        .row_count = g->row_count,
-        .is_last = in->number + 1 == g->window_steps,
-        .scale = HEAD_SCALE(&args->forward, g->of.of.logit_scale, g->head),
-        .ds_scale = 1.0f,
-        .q = row_stage + Q_OFFSET,
-        .d_o = row_stage + D_O_OFFSET,
-        .k = stage + K_OFFSET,
-        .v = stage + V_OFFSET,
-        .lse = g->lse_rows[g->of.me.team][in->window],
-        .out = (__local ushort *)g->out_staging[g->of.me.id / WAVE]};
-    here.key_count = min(BLOCK_KEYS, (int)NK - (int)here.first_key);
-    find_local(&here, &g->of);
-    return here;
+    q_block v =
+        block_in_ring(in->window * STAGE_SIZE, in->step % STAGES * STAGE_SIZE,
+                      &g->group, args, at);
+    v.head = g->head;
+    v.scale =
+        HEAD_SCALE(&args->forward, g->group.tensors.logit_scale, g->head);
+    v.first_row = g->first_row;
+    v.row_count = g->row_count;
+    v.first_key = in->block * BLOCK_KEYS;
+    v.key_count = min(BLOCK_KEYS, (int)NK - (int)v.first_key);
+    v.is_last = in->number + 1 == g->window_steps;
+    v.lse = g->lse_rows[g->group.me.team][in->window];
+    v.out = (__local ushort *)g->out_staging[g->group.me.id / WAVE];
+    return v;
 }
 
 /* What a KV block has to be measured or found before it is computed with; the
@@ -76,7 +68,7 @@ INLINE void prepare_kv_block(q_block *here, const row_step *in,
                              uint *kept_regions, const split_group *g,
                              const wave *w)
 {
-    const work_item *me = &g->of.me;
+    const work_item *me = &g->group.me;
     const int measures = VARIANT == COSINE || (RESCALES && g->has_o_lse);
     __local uint(*bounds)[KEY_BOUNDS] = g->bounds[me->team];
     if (O_SERVES && STREAMING && me->lane == 0 && in->block == 0)
@@ -84,15 +76,15 @@ INLINE void prepare_kv_block(q_block *here, const row_step *in,
     if (RESCALES && me->lane < KEY_BOUNDS)
         bounds[(in->step + 1) % 2][me->lane] = 0;
     if (measures && here->at->exists) /* else nobody wrote k and v */
-        measure_keys(g->of.memory.inverses_n[me->team], bounds[in->step % 2],
-                     here, g->has_o_lse, me->wave, w);
+        measure_keys(g->group.memory.inverses_n[me->team],
+                     bounds[in->step % 2], here, g->has_o_lse, me->wave, w);
     if (VARIANT == COSINE && in->number == 0) {
-        const measured_rows measured = {g->of.memory.inverses_m[me->team],
+        const measured_rows measured = {g->group.memory.inverses_m[me->team],
                                         here->q, BLOCK_ROWS, 1.0f};
         measure_rows(&measured, 1, me->wave, w);
     }
     const int has_new = find_regions(here, kept_regions, in->number == 0,
-                                     &g->of.of.score_bias, me->lane);
+                                     &g->group.tensors.score_bias, me->lane);
     if (TEAMS_SYNC_TOGETHER || measures || has_new)
         TEAM_SYNC(me->team);
 }
@@ -153,7 +145,7 @@ INLINE void find_statistics(row_work *work, const row_step *in,
         !in->mends)
         take_statistics(work->state, &work->part, here, w);
     if (O_SERVES && RESCALES && has_o_lse)
-        bound_dp(work->state, g->bounds[g->of.me.team][in->step % 2]);
+        bound_dp(work->state, g->bounds[g->group.me.team][in->step % 2]);
     if (work->computes && !has_o_lse && (!STREAMING || in->is_for_sums))
         add_row_statistics(work, in->block, g->has_lse, here, w);
 }
@@ -188,9 +180,9 @@ INLINE int find_row_errors(row_work *work, const q_block *here,
     reduce_errors(errors, w);
     if (SPLITS > 1)
         join_errors(errors,
-                    g->out_staging + g->of.me.team * WAVES_PER_WINDOW +
+                    g->out_staging + g->group.me.team * WAVES_PER_WINDOW +
                         work->tile,
-                    work->split, g->of.me.team, w);
+                    work->split, g->group.me.team, w);
     find_errors(errors, &work->state->statistics, expected);
     return g->has_o_lse &&
            errors_count(errors, SCRATCH_OF_ERRORS(here->out), w) &&
@@ -215,7 +207,7 @@ INLINE int mend_window(row_work *work, const q_block *here,
     if (STREAMING) {
         if (shows && w->lane == 0)
             *g->errors_show = 1;
-        TEAM_SYNC(g->of.me.team);
+        TEAM_SYNC(g->group.me.team);
         shows = *g->errors_show;
     } else if (shows) {
         differentiate_rows(work, 1, 1, w);
@@ -238,11 +230,11 @@ INLINE void leave_window(row_work *work, const q_block *here, split_group *g,
     const ulong head_of_window =
         (ulong)here->at->window * args->forward.heads + g->head;
     __global float *numbers =
-        g->of.of.workspace + args->workspace +
+        g->group.tensors.workspace + args->workspace +
         (head_of_window * NQ + g->first_row + part->rows.row) * ROW_NUMBERS;
     if (SPLITS > 1) {
-        add_splits(work->dq, g->split_sums[g->of.me.team][work->tile],
-                   work->split, g->of.me.team, w);
+        add_splits(work->dq, g->split_sums[g->group.me.team][work->tile],
+                   work->split, g->group.me.team, w);
         part->count = work->split == 0 ? part->count : 0;
     }
     if (part->count <= 0)
@@ -251,7 +243,8 @@ INLINE void leave_window(row_work *work, const q_block *here, split_group *g,
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             state->statistics.delta[r] +=
                 state->errors.sum[r] * inverse_ds_scale(state->ds_scale[r]);
-    store_dq(state, work->dq, g->of.of.dq, &g->scale_sum, part, here, w);
+    store_dq(state, work->dq, g->group.tensors.dq, &g->scale_sum, part, here,
+             w);
     store_statistics(state, numbers, part, here, w);
 }
 
@@ -262,7 +255,7 @@ INLINE int compute_rows(int turn, row_state *state,
                         const row_step *in, const q_block *here,
                         split_group *g, const wave *w)
 {
-    const work_item *me = &g->of.me;
+    const work_item *me = &g->group.me;
     const int own_tile =
         SPLITS > 1 ? me->wave % ROW_TILES : turn * WAVES_PER_WINDOW + me->wave;
     const int count = here->at->exists ? g->row_count - own_tile * TILE_M : 0;
@@ -282,7 +275,7 @@ INLINE int compute_rows(int turn, row_state *state,
         return 0;
     work.part.rows.row = work.tile * TILE_M;
     place_tile(&work.part.rows, work.tile, in->block, here, w);
-    read_rows(&work.part, here, g->of.of.d_lse, w);
+    read_rows(&work.part, here, g->group.tensors.d_lse, w);
     find_statistics(&work, in, here, g, w);
     find_share(&work, here, first);
     work.dbias.sums = g->dbias_sums;
@@ -306,7 +299,7 @@ INLINE int compute_rows(int turn, row_state *state,
 INLINE void differentiate_windows(tile_scheduler at, split_group *g,
                                   const backward_args *kernel_args, wave *w)
 {
-    work_item *me = &g->of.me;
+    work_item *me = &g->group.me;
     uint cached_mask_class = ~0u; /* of windows whose bias is cached */
     uint kept_regions = ~0u;      /* and of those whose regions are */
     /* these live from KV block to KV block where keys stream */
@@ -316,7 +309,7 @@ INLINE void differentiate_windows(tile_scheduler at, split_group *g,
      * keys have come again */
     uint number = 0, window = 0;
     int mends = 0;
-    for (uint step = 0; step < g->of.copies.steps; step++) {
+    for (uint step = 0; step < g->group.copies.steps; step++) {
         HIDE_LANE(me->lane);
         RELOAD_ARGS(backward_args, args, kernel_args)
         HIDE_LANE(w->lane);
@@ -328,8 +321,8 @@ INLINE void differentiate_windows(tile_scheduler at, split_group *g,
                              .mends = mends};
         q_block here = q_block_of(&in, g, args, &at);
         int comes_again = 0; /* do the window's keys? */
-        find_score_bias(&here, &cached_mask_class, &g->of.of.score_bias,
-                        me->id);
+        find_score_bias(&here, &cached_mask_class,
+                        &g->group.tensors.score_bias, me->id);
         await_stage(me->team);
         start_kv_block(g, step + AHEAD, args);
         await_copies(me->team);
@@ -354,7 +347,7 @@ INLINE void leave_sums(split_group *g, __local float *rings,
                        const backward_args *args, const wave *w)
 {
     const forward_args *forward = &args->forward;
-    const work_item *me = &g->of.me;
+    const work_item *me = &g->group.me;
     const dbias_partial to = {.rows = g->bias_partial,
                               .row_count = g->row_count,
                               .tile = me->wave % ROW_TILES,
@@ -370,9 +363,9 @@ INLINE void leave_sums(split_group *g, __local float *rings,
         store_kept_dbias(g->dbias, &to, me->wave, w);
     if (VARIANT == COSINE)
         leave_scale(g->scale_sum, g->head,
-                    g->of.of.workspace + args->scale_partials +
+                    g->group.tensors.workspace + args->scale_partials +
                         block * forward->heads + g->head,
-                    1, &g->of, forward);
+                    1, &g->group, forward);
 }
 
 /* ---- The kernel ---- */
@@ -393,35 +386,34 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local int errors_show;
     float dbias_sums[KEEPS_DBIAS == 1 ? SHARE_TILES : 1][ACC_PER_LANE];
     const forward_args *forward = &args.forward;
-    DECLARE_GRAD_GROUP(all)
-    split_group group = {.of = all,
-                         .lse_rows = lse_rows,
-                         .out_staging = out_staging,
-                         .bounds = bounds,
-                         .errors_show = &errors_show,
-                         .dbias = dbias_kept,
-                         .split_sums = split_sums,
-                         .dbias_sums = dbias_sums,
-                         .scale_sum = 0.0f};
-    const work_item *me = &group.of.me;
+    split_group own = {.group = GRAD_GROUP,
+                       .lse_rows = lse_rows,
+                       .out_staging = out_staging,
+                       .bounds = bounds,
+                       .errors_show = &errors_show,
+                       .dbias = dbias_kept,
+                       .split_sums = split_sums,
+                       .dbias_sums = dbias_sums,
+                       .scale_sum = 0.0f};
+    const work_item *me = &own.group.me;
     wave w = {.lane = me->id % WAVE};
 
-    find_group(&group, &args, (uint)get_group_id(0));
-    const tile_scheduler at =
-        start_split(forward, group.window_split, me->team);
-    group.of.copies.next = at;
-    group.of.copies.steps = at.rounds * group.window_steps;
-    group.of.copies.ring = (__local ushort *)rings[me->team];
-    group.of.copies.wide = forward->flags & ARG_WIDE_ACCESS;
-    START_PADS(group.of, *forward, group.head / forward->heads_per_kv_head)
+    find_group(&own, &args, (uint)get_group_id(0));
+    const tile_scheduler at = start_split(forward, own.window_split, me->team);
+    own.group.copies.next = at;
+    own.group.copies.steps = at.rounds * own.window_steps;
+    own.group.copies.ring = (__local ushort *)rings[me->team];
+    own.group.copies.wide = forward->flags & ARG_WIDE_ACCESS;
+    START_PADS(own.group, *forward, own.head / forward->heads_per_kv_head)
     for (uint ahead = 0; ahead < AHEAD; ahead++)
-        start_kv_block(&group, ahead, &args);
-    clear_pads(group.of.copies.ring, me->lane);
-    cache_head_score_bias(group.of.memory.bias_cache, &group.of.of.score_bias,
-                          forward, group.head, group.first_row, me->id);
-    clear_sums(&group, forward->flags);
+        start_kv_block(&own, ahead, &args);
+    clear_pads(own.group.copies.ring, me->lane);
+    cache_head_score_bias(own.group.memory.bias_cache,
+                          &own.group.tensors.score_bias, forward, own.head,
+                          own.first_row, me->id);
+    clear_sums(&own, forward->flags);
     barrier(CLK_LOCAL_MEM_FENCE);
     clear_tiles(dbias_sums, KEEPS_DBIAS == 1 ? SHARE_TILES : 0);
-    differentiate_windows(at, &group, &args, &w);
-    leave_sums(&group, (__local float *)rings, &args, &w);
+    differentiate_windows(at, &own, &args, &w);
+    leave_sums(&own, (__local float *)rings, &args, &w);
 }

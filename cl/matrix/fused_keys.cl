@@ -134,10 +134,10 @@ INLINE void add_one(const int is_dk, const stored_keys *keys,
 INLINE void add_keys(int turn, const q_block *here, const fused_group *g,
                      const wave *w)
 {
-    const int job_number = turn * WAVES_PER_WINDOW + g->of.me.wave;
+    const int job_number = turn * WAVES_PER_WINDOW + g->group.me.wave;
     const int tile = job_number / STRIPES_AT_ONCE * STRIPES_AT_ONCE;
     const int exists = here->at->exists;
-    stored_keys keys = {.group = &g->of,
+    stored_keys keys = {.group = &g->group,
                         .kv_head = g->keys.kv_head,
                         .key =
                             min(tile, KEY_STRIPES - STRIPES_AT_ONCE) * TILE_M,
@@ -150,7 +150,7 @@ INLINE void add_keys(int turn, const q_block *here, const fused_group *g,
         if (ONE_GRADIENT) {
             /* teams differ, or a compute unit's waves of the same number would
              * all have the one that takes more */
-            const int is_dk = (job_number + g->of.me.team) % 2;
+            const int is_dk = (job_number + g->group.me.team) % 2;
             if (!is_dk)
                 add_one(0, &keys, here, g, w);
             if (is_dk)
@@ -178,9 +178,9 @@ INLINE void add_kept_keys(__private float (*dv)[KEY_SUM_TILES][ACC_PER_LANE],
                           const q_block *here, const fused_group *g,
                           const wave *w)
 {
-    const int tile = turn * WAVES_PER_WINDOW + g->of.me.wave;
+    const int tile = turn * WAVES_PER_WINDOW + g->group.me.wave;
     const int exists = here->at->exists;
-    const stored_keys keys = {.group = &g->of,
+    const stored_keys keys = {.group = &g->group,
                               .kv_head = g->keys.kv_head,
                               .key = min(tile, KEY_STRIPES - 1) * TILE_M,
                               .count = exists ? NK - tile * TILE_M : 0};

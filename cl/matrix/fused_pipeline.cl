@@ -10,7 +10,7 @@
 
 /* All heads that see one head of keys, and what becomes of their gradients. */
 typedef struct fused_group {
-    grad_group of;
+    grad_group group;
     uint split; /* which windows */
     kv_block keys;
     uint first_head;
@@ -52,17 +52,17 @@ INLINE void find_group(fused_group *g, const backward_args *args)
                                   ARG_ADD_DV)) == store_flags;
     const ulong head_partial =
         (ulong)g->split * forward->heads + g->first_head;
-    g->bias_partials =
-        g->of.of.workspace + args->bias_partials + head_partial * (NQ * NK);
+    g->bias_partials = g->group.tensors.workspace + args->bias_partials +
+                       head_partial * (NQ * NK);
     g->scale_partials =
-        g->of.of.workspace + args->scale_partials + head_partial;
+        g->group.tensors.workspace + args->scale_partials + head_partial;
 }
 
 /* A team's local memory, for one of its waves. */
 INLINE void find_memory(fused_group *g, __local uchar *all)
 {
-    const int wave_of_team = g->of.me.wave;
-    g->of.copies.ring = (__local ushort *)all;
+    const int wave_of_team = g->group.me.wave;
+    g->group.copies.ring = (__local ushort *)all;
     g->lse_rows = (__local float *)(all + LSE_OFFSET);
     g->ds_scales = RESCALES ? (__local float *)(all + DS_SCALE_OFFSET) : 0;
     g->own_ds_scale = (__local uint *)g->ds_scales + wave_of_team;
@@ -77,8 +77,8 @@ INLINE void find_memory(fused_group *g, __local uchar *all)
 /* Zeros where nothing else is stored. */
 INLINE void clear_memory(const fused_group *g)
 {
-    const int lane = g->of.me.lane;
-    clear_pads(g->of.copies.ring, lane);
+    const int lane = g->group.me.lane;
+    clear_pads(g->group.copies.ring, lane);
     if (RESCALES && LATE_COPIES && lane < 2)
         g->largest_v[lane] = 0;
     /* rows of weights that no tile of rows has */
@@ -95,7 +95,7 @@ INLINE void find_tokens(tile_scheduler *at, int alike, fused_group *g,
 #if KEEPS_TOKENS
     if (!alike) {
         g->table = g->table == (TOKEN_TABLES - 1) * NQ ? 0 : g->table + NQ;
-        for (int i = g->of.me.lane; i < NQ; i += TEAM)
+        for (int i = g->group.me.lane; i < NQ; i += TEAM)
             g->tables[g->table + i] =
                 keep_token(&forward->grid, &at->coord, i);
     }
@@ -120,12 +120,12 @@ INLINE void find_first_tokens(tile_scheduler *at, fused_group *g,
 INLINE void look_ahead(fused_group *g, const tile_scheduler *at,
                        const forward_args *forward)
 {
-    tile_scheduler *next = &g->of.copies.next;
+    tile_scheduler *next = &g->group.copies.next;
     if (!SINGLE_Q_BLOCK)
         return;
     *next = *at;
     if (STAGES > 1) {
-        const int alike = next_window(next, forward, g->of.me.team);
+        const int alike = next_window(next, forward, g->group.me.team);
         find_tokens(next, alike, g, forward);
     }
 }
@@ -135,27 +135,21 @@ INLINE void copy_block_lse(const fused_group *g, uint step,
                            const copied_rows *rows)
 {
     if (g->has_lse)
-        copy_lse(g->lse_rows + step % KEY_STAGES * BLOCK_ROWS, rows, &g->of);
+        copy_lse(g->lse_rows + step % KEY_STAGES * BLOCK_ROWS, rows,
+                 &g->group);
 }
 
 /* Starts the copies of a q block; after the last of a window, goes to the
  * next. */
 INLINE void start_q_block(fused_group *g, uint step, const backward_args *args)
 {
-    grad_pipeline *p = &g->of.copies;
+    grad_pipeline *p = &g->group.copies;
     if (step < p->steps) {
         copied_q_block v;
-        find_q_block(&v, step, &g->of, &g->keys, args);
-        if (p->next.exists) {
-            if (p->wide)
-                copy_q_block(&v, 1, &g->of);
-            else
-                copy_q_block(&v, 0, &g->of);
-            if (!LATE_KEYS)
-                copy_block_lse(g, step, &v.rows);
-        }
+        if (start_copies(&v, step, &g->group, &g->keys, args) && !LATE_KEYS)
+            copy_block_lse(g, step, &v.rows);
         if (v.number + 1 == g->keys.q_blocks)
-            next_window(&p->next, &args->forward, g->of.me.team);
+            next_window(&p->next, &args->forward, g->group.me.team);
     }
     END_COPIES();
 }
@@ -166,20 +160,17 @@ INLINE void start_late_keys(const fused_group *g, uint step,
                             const tile_scheduler *at,
                             const backward_args *args)
 {
-    const grad_pipeline *p = &g->of.copies;
-    int lane = g->of.me.lane;
-    uint kv_head = g->keys.kv_head;
+    const grad_pipeline *p = &g->group.copies;
+    copied_rows keys = {args, at, g->keys.kv_head, 0, NK, g->group.me.lane};
     if (!LATE_KEYS)
         return;
-    HIDE_FROM_OPTIMIZER(lane);
-    HIDE_FROM_OPTIMIZER(kv_head);
-    const copied_rows keys = {
-        .args = args, .at = at, .head = kv_head, .count = NK, .lane = lane};
+    HIDE_FROM_OPTIMIZER(keys.lane);
+    HIDE_FROM_OPTIMIZER(keys.head);
     if (step < p->steps && at->exists) {
         if (p->wide)
-            copy_keys(p->ring + KEY_STAGE(0), 1, &keys, &g->of);
+            copy_keys(p->ring + KEY_STAGE(0), 1, &keys, &g->group);
         else
-            copy_keys(p->ring + KEY_STAGE(0), 0, &keys, &g->of);
+            copy_keys(p->ring + KEY_STAGE(0), 0, &keys, &g->group);
         copy_block_lse(g, step, &keys); /* as many rows as keys */
     }
     END_COPIES();
@@ -193,7 +184,7 @@ INLINE void start_next_keys(fused_group *g, uint step,
     tile_scheduler next = *at;
     if (!LATE_KEYS)
         return;
-    next_window(&next, &args->forward, g->of.me.team);
+    next_window(&next, &args->forward, g->group.me.team);
     find_tokens(&next, 1, g, &args->forward);
     start_late_keys(g, step, &next, args);
 }
@@ -203,19 +194,16 @@ INLINE void start_o(const fused_group *g, uint step, const tile_scheduler *at,
                     const backward_args *args, const wave *w)
 {
     const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
-    const grad_pipeline *p = &g->of.copies;
+    const grad_pipeline *p = &g->group.copies;
     if (g->has_o_lse && step < p->steps && at->exists && g->weights.owns) {
         const uint number = SINGLE_Q_BLOCK ? 0 : step % g->keys.q_blocks;
         const uint row =
             (BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS) +
             g->tile * TILE_M;
-        const copied_rows rows = {.args = args,
-                                  .at = at,
-                                  .head = g->first_head + number / row_blocks,
-                                  .first = row,
-                                  .count = (int)NQ - (int)row};
-        copy_o(g->o_rows + g->of.me.wave * OUT_SIZE, g->of.of.o, &rows,
-               p->wide, w);
+        const uint head = g->first_head + number / row_blocks;
+        const copied_rows rows = {args, at, head, row, (int)NQ - (int)row, 0};
+        copy_o(g->o_rows + g->group.me.wave * OUT_SIZE, g->group.tensors.o,
+               &rows, p->wide, w);
     }
     if (LATE_COPIES) {
         END_COPIES();

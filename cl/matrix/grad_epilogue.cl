@@ -150,7 +150,7 @@ INLINE void store_key_gradients(float sums[][ACC_PER_LANE],
     const uint stores = is_dk ? ARG_DK : ARG_DV;
     const uint adds = is_dk ? ARG_ADD_DK : ARG_ADD_DV;
     const row_target to =
-        target_of(is_dk ? g->of.dk : g->of.dv, layout, keys->kv_head,
+        target_of(is_dk ? g->tensors.dk : g->tensors.dv, layout, keys->kv_head,
                   here->first_key + keys->key, min(keys->count, TILE_M), adds,
                   forward, &here->at->coord);
     UNROLL_FOR (int d = 0; d < tiles; d += OUT_TILES) {

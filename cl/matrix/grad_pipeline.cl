@@ -65,32 +65,29 @@ typedef struct grad_pipeline {
 /* A work-group, as one of its work-items knows it. */
 typedef struct grad_group {
     work_item me;
-    grad_tensors of;
+    grad_tensors tensors;
     grad_memory memory;
     grad_pipeline copies;
 } grad_group;
-#if VARIANT == COSINE
-#define LOGIT_SCALE_OR_NULL logit_scale
-#else
-#define LOGIT_SCALE_OR_NULL 0
-#endif
-/* Declares one, from the parameters and local memory of a kernel. */
-#define DECLARE_GRAD_GROUP(name)                                              \
-    grad_group name = {.me = this_work_item(),                                \
-                       .of = {.q = q,                                         \
-                              .k = k,                                         \
-                              .v = v,                                         \
-                              .o = o,                                         \
-                              .d_o = d_o,                                     \
-                              .lse = lse,                                     \
-                              .d_lse = d_lse,                                 \
-                              .logit_scale = LOGIT_SCALE_OR_NULL,             \
-                              .dq = dq,                                       \
-                              .dk = dk,                                       \
-                              .dv = dv,                                       \
-                              .workspace = workspace,                         \
-                              .score_bias = SCORE_BIAS_TENSORS},              \
-                       .memory = GRAD_MEMORY};
+/* From the parameters and local memory of a kernel. */
+#define GRAD_GROUP                                                            \
+    {                                                                         \
+        .me = this_work_item(),                                               \
+        .tensors = {q,                                                        \
+                    k,                                                        \
+                    v,                                                        \
+                    o,                                                        \
+                    d_o,                                                      \
+                    lse,                                                      \
+                    d_lse,                                                    \
+                    LOGIT_SCALE_OR_NULL,                                      \
+                    dq,                                                       \
+                    dk,                                                       \
+                    dv,                                                       \
+                    workspace,                                                \
+                    SCORE_BIAS_TENSORS},                                      \
+        .memory = GRAD_MEMORY                                                 \
+    }
 
 /* The padding's channels of a head of keys come to local memory, from a
  * kernel's parameters. */
@@ -110,17 +107,30 @@ INLINE void clear_pad_sums(const grad_group *g, const wave *w)
         g->memory.pad_sums[g->me.id / WAVE][i] = 0.0f;
 }
 
-/* What a q block has in local memory besides the ring. */
-INLINE void find_local(q_block *here, const grad_group *g)
+/* A q block, whose rows and keys are at these places of the ring: what is left
+ * are its numbers. */
+INLINE q_block block_in_ring(int rows, int keys, const grad_group *g,
+                             const backward_args *args,
+                             const tile_scheduler *at)
 {
     const grad_memory *memory = &g->memory;
+    __local const ushort *ring = g->copies.ring;
     const int team = g->me.team;
-    here->bias_cache = memory->bias_cache;
-    here->regions_m = memory->regions_m[team];
-    here->regions_n = memory->regions_n[team];
-    here->q_inverses = memory->inverses_m[team];
-    here->k_inverses =
-        S_TRANSPOSED ? memory->inverses_m[team] : memory->inverses_n[team];
+    const q_block v = {.args = args,
+                       .at = at,
+                       .scale = args->forward.scale,
+                       .ds_scale = 1.0f,
+                       .q = ring + rows + Q_OFFSET,
+                       .d_o = ring + rows + D_O_OFFSET,
+                       .k = ring + keys + K_OFFSET,
+                       .v = ring + keys + V_OFFSET,
+                       .q_inverses = memory->inverses_m[team],
+                       .k_inverses = S_TRANSPOSED ? memory->inverses_m[team]
+                                                  : memory->inverses_n[team],
+                       .bias_cache = memory->bias_cache,
+                       .regions_m = memory->regions_m[team],
+                       .regions_n = memory->regions_n[team]};
+    return v;
 }
 
 /* ---- Copies ---- */
@@ -166,15 +176,16 @@ INLINE void copy_keys(__local storage_bits *to, const int wide,
                       const copied_rows *c, const grad_group *g)
 {
     const forward_args *forward = &c->args->forward;
-    copy_plane(2, to + K_OFFSET, g->of.k, &forward->k, wide, c, g);
-    copy_plane(3, to + V_OFFSET, g->of.v, &forward->v, wide, c, g);
+    copy_plane(2, to + K_OFFSET, g->tensors.k, &forward->k, wide, c, g);
+    copy_plane(3, to + V_OFFSET, g->tensors.v, &forward->v, wide, c, g);
 }
 
 INLINE void copy_queries(__local storage_bits *to, const int wide,
                          const copied_rows *c, const grad_group *g)
 {
-    copy_plane(0, to + Q_OFFSET, g->of.q, &c->args->forward.q, wide, c, g);
-    copy_plane(1, to + D_O_OFFSET, g->of.d_o, &c->args->d_o, wide, c, g);
+    copy_plane(0, to + Q_OFFSET, g->tensors.q, &c->args->forward.q, wide, c,
+               g);
+    copy_plane(1, to + D_O_OFFSET, g->tensors.d_o, &c->args->d_o, wide, c, g);
 }
 
 /* lse of the rows. */
@@ -183,7 +194,7 @@ INLINE void copy_lse(__local float *to, const copied_rows *c,
 {
     const forward_args *forward = &c->args->forward;
     __global const float *from =
-        g->of.lse + plane(&forward->lse, c->at->coord.grid, c->head);
+        g->tensors.lse + plane(&forward->lse, c->at->coord.grid, c->head);
     UNROLL_FOR (int done = 0; done < BLOCK_M; done += TEAM) {
         const int i = done + c->lane;
         ulong at;
@@ -223,20 +234,20 @@ INLINE void find_q_block(copied_q_block *v, uint step, const grad_group *g,
     v->number = step % block->q_blocks;
     v->to = ring + step % STAGES * STAGE_SIZE;
     v->keys_to = ring + KEY_STAGE(step / block->q_blocks % STAGES);
-    v->rows.args = v->keys.args = args;
-    v->rows.at = v->keys.at = &g->copies.next;
+    const copied_rows keys = {args,
+                              &g->copies.next,
+                              block->kv_head,
+                              block->first_key,
+                              block->key_count,
+                              g->me.lane};
+    v->keys = keys;
+    /* where things lie is found anew each time: registers are worth more */
+    HIDE_FROM_OPTIMIZER(v->keys.lane);
+    HIDE_FROM_OPTIMIZER(v->keys.head);
+    v->rows = v->keys;
+    v->rows.head = v->keys.head * block->heads_each + v->number / row_blocks;
     v->rows.first = v->number % row_blocks * BLOCK_ROWS;
     v->rows.count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v->rows.first);
-    v->keys.first = block->first_key;
-    v->keys.count = block->key_count;
-    /* where things lie is found anew each time: registers are worth more */
-    int lane = g->me.lane;
-    uint kv_head = block->kv_head;
-    HIDE_FROM_OPTIMIZER(lane);
-    HIDE_FROM_OPTIMIZER(kv_head);
-    v->rows.lane = v->keys.lane = lane;
-    v->keys.head = kv_head;
-    v->rows.head = kv_head * block->heads_each + v->number / row_blocks;
 }
 
 /* Copies a q block's rows and, before the first of a window, its keys, unless
@@ -247,4 +258,18 @@ INLINE void copy_q_block(const copied_q_block *v, const int wide,
     copy_queries(v->to, wide, &v->rows, g);
     if (!LATE_KEYS && v->number == 0)
         copy_keys(v->keys_to, wide, &v->keys, g);
+}
+
+/* Starts the copies of a q block, if there is one (1). */
+INLINE int start_copies(copied_q_block *v, uint step, const grad_group *g,
+                        const kv_block *block, const backward_args *args)
+{
+    find_q_block(v, step, g, block, args);
+    if (g->copies.next.exists) {
+        if (g->copies.wide)
+            copy_q_block(v, 1, g);
+        else
+            copy_q_block(v, 0, g);
+    }
+    return g->copies.next.exists;
 }

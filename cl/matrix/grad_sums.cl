@@ -210,7 +210,7 @@ INLINE void leave_scale(float own, uint head, __global float *partial,
                                      TEAM * WINDOWS_PER_GROUP);
     if (g->me.id == 0 && (forward->flags & ARG_D_LOGIT_SCALE) != 0) {
         const float sum =
-            scale_gradient(forward, g->of.logit_scale, head, all);
+            scale_gradient(forward, g->tensors.logit_scale, head, all);
         if (starts)
             add_partial(partial, sum, forward->flags);
         else
@@ -234,10 +234,10 @@ INLINE void store_pad_sums(const grad_group *g, const backward_args *args,
             sum_v += g->memory.pad_sums[i][DIMS + c];
         }
         if (makes_k && (flags & ARG_D_PAD_K) != 0)
-            add_partial(g->of.workspace + args->pad_k_partials + at, sum_k,
-                        flags);
+            add_partial(g->tensors.workspace + args->pad_k_partials + at,
+                        sum_k, flags);
         if (makes_v && (flags & ARG_D_PAD_V) != 0)
-            add_partial(g->of.workspace + args->pad_v_partials + at, sum_v,
-                        flags);
+            add_partial(g->tensors.workspace + args->pad_v_partials + at,
+                        sum_v, flags);
     }
 }

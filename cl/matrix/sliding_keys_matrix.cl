@@ -38,18 +38,20 @@ typedef struct row_pipeline {
     int wide;
 } row_pipeline;
 
-/* Rows of a stage. */
+/* A step: rows of a head of the group. */
 typedef struct row_stage {
-    uint head, first; /* head: of the group */
-    int count;
+    uint head;
+    stage_rows rows;
 } row_stage;
 
-INLINE row_stage stage_of(const row_pipeline *p, uint step)
+INLINE row_stage stage_of(const row_pipeline *p, uint step,
+                          const forward_args *args, int lane)
 {
-    row_stage s;
-    s.head = step / p->per_head;
-    s.first = p->rows.first + (step - s.head * p->per_head) * BLOCK_ROWS;
-    s.count = (int)min((uint)BLOCK_ROWS, p->rows.end - s.first);
+    const uint head = step / p->per_head;
+    const uint first =
+        p->rows.first + (step - head * p->per_head) * BLOCK_ROWS;
+    const int count = (int)min((uint)BLOCK_ROWS, p->rows.end - first);
+    const row_stage s = {head, {args, &p->coord, first, count, lane, p->wide}};
     return s;
 }
 
@@ -57,16 +59,10 @@ INLINE row_stage stage_of(const row_pipeline *p, uint step)
 INLINE void copy_plane(__local storage_bits *to,
                        __global const storage *planes,
                        const tensor_layout *layout, const row_pipeline *p,
-                       const row_stage *s, const forward_args *args, int lane)
+                       const row_stage *s)
 {
-    const stage_rows rows = {.args = args,
-                             .coord = &p->coord,
-                             .first = s->first,
-                             .count = s->count,
-                             .lane = lane,
-                             .wide = p->wide};
     copy_stage(to, planes + (ulong)(p->first_head + s->head) * layout->head,
-               chunk_of(layout, lane), layout, BLOCK_ROWS, &rows);
+               chunk_of(layout, s->rows.lane), layout, BLOCK_ROWS, &s->rows);
 }
 
 INLINE void start_rows_of(const row_pipeline *p, uint step,
@@ -74,15 +70,15 @@ INLINE void start_rows_of(const row_pipeline *p, uint step,
 {
     if (step < p->steps) {
         const forward_args *forward = &args->forward;
-        const row_stage s = stage_of(p, step);
+        const row_stage s = stage_of(p, step, forward, lane);
         __local storage_bits *to = p->ring + step % STAGES * STAGE_SIZE;
         __local float4 *numbers = p->numbers[step % STAGES];
         __global const float *known =
             p->workspace +
-            ((ulong)s.head * forward->queries + s.first) * ROW_NUMBERS;
-        copy_plane(to + Q_OFFSET, p->q, &forward->q, p, &s, forward, lane);
-        copy_plane(to + D_O_OFFSET, p->d_o, &args->d_o, p, &s, forward, lane);
-        for (int i = lane; i < s.count * ROW_NUMBERS; i += TEAM)
+            ((ulong)s.head * forward->queries + s.rows.first) * ROW_NUMBERS;
+        copy_plane(to + Q_OFFSET, p->q, &forward->q, p, &s);
+        copy_plane(to + D_O_OFFSET, p->d_o, &args->d_o, p, &s);
+        for (int i = lane; i < s.rows.count * ROW_NUMBERS; i += TEAM)
             copy_4((__local float *)numbers + i, known + i, 1);
     }
     END_COPIES();
@@ -229,7 +225,8 @@ INLINE void loop_rows(wave_state *s, const row_pipeline *p,
         HIDE_LANE(me->lane);
         HIDE_LANE(w->lane);
         RELOAD_ARGS(backward_args, args, here.args)
-        const row_stage stage = stage_of(p, step);
+        const stage_rows stage =
+            stage_of(p, step, &args->forward, me->lane).rows;
         __local const storage_bits *ring =
             p->ring + step % STAGES * STAGE_SIZE;
         here.args = args;
@@ -268,12 +265,8 @@ INLINE void differentiate_block(wave_state *s, const key_block *keys,
     const backward_args *args = g->args;
     const forward_args *forward = &args->forward;
     const row_pipeline pipeline = start_row_pipeline(keys, g);
-    const stage_rows block = {.args = forward,
-                              .coord = &pipeline.coord,
-                              .first = keys->first,
-                              .count = keys->count,
-                              .lane = me->lane,
-                              .wide = pipeline.wide};
+    const stage_rows block = {forward,     &pipeline.coord, keys->first,
+                              keys->count, me->lane,        pipeline.wide};
     const float4 largest = largest_bounds(
         g->found, bounds_of(g->workspace, args, keys->window, keys->kv_head),
         args, me->id, TEAM);

@@ -104,13 +104,9 @@ INLINE void start_keys(const key_pipeline *p, loop_step *s,
                        const forward_args *args, int lane)
 {
     if (is_step(&p->loop, s)) {
-        const stage_rows rows = {
-            .args = args,
-            .coord = &p->coord,
-            .first = s->first,
-            .count = (int)(end_of_step(&p->loop, s) - s->first),
-            .lane = lane,
-            .wide = p->wide};
+        const int count = (int)(end_of_step(&p->loop, s) - s->first);
+        const stage_rows rows = {args,  &p->coord, s->first,
+                                 count, lane,      p->wide};
         __local storage_bits *to = p->ring + s->stage;
         copy_stage(to + K_OFFSET, p->k, p->k_chunk, &args->k, BLOCK_KEYS,
                    &rows);

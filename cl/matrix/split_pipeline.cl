@@ -10,7 +10,7 @@
 
 /* A block of rows of a head, and what becomes of their gradients. */
 typedef struct split_group {
-    grad_group of;
+    grad_group group;
     uint window_split; /* which windows */
     uint head, row_block;
     uint first_row;
@@ -58,14 +58,14 @@ INLINE void find_group(split_group *g, const backward_args *args, uint group)
     g->window_steps = g->sums_first + KEY_BLOCKS;
     const ulong head_partial =
         (ulong)g->window_split * forward->heads + g->head;
-    g->bias_partial = g->of.of.workspace + args->bias_partials +
+    g->bias_partial = g->group.tensors.workspace + args->bias_partials +
                       (head_partial * NQ + g->first_row) * (ulong)NK;
 }
 
 /* Sums start at 0: of all windows' dBias, and bounds. */
 INLINE void clear_sums(const split_group *g, uint flags)
 {
-    const work_item *me = &g->of.me;
+    const work_item *me = &g->group.me;
     if (RESCALES && me->lane < 2 * KEY_BOUNDS)
         g->bounds[me->team][me->lane / KEY_BOUNDS][me->lane % KEY_BOUNDS] = 0;
     clear_dbias(g->bias_partial, g->row_count * NK, flags, me->id);
@@ -89,12 +89,12 @@ INLINE void copy_kv_block(const copied_kv_block *b, const int wide,
                           const split_group *g)
 {
     if (b->number == 0) {
-        copy_queries(b->rows_to, wide, &b->rows, &g->of);
+        copy_queries(b->rows_to, wide, &b->rows, &g->group);
         if (O_SERVES && g->has_o_lse)
-            copy_plane(0, b->rows_to + O_OFFSET, g->of.of.o,
-                       &b->rows.args->forward.o, wide, &b->rows, &g->of);
+            copy_plane(0, b->rows_to + O_OFFSET, g->group.tensors.o,
+                       &b->rows.args->forward.o, wide, &b->rows, &g->group);
     }
-    copy_keys(b->to, wide, &b->keys, &g->of);
+    copy_keys(b->to, wide, &b->keys, &g->group);
 }
 
 /* Starts the copies of a KV block; after the last of a window, goes to the
@@ -102,17 +102,13 @@ INLINE void copy_kv_block(const copied_kv_block *b, const int wide,
 INLINE void start_kv_block(split_group *g, uint step,
                            const backward_args *args)
 {
-    grad_pipeline *p = &g->of.copies;
+    grad_pipeline *p = &g->group.copies;
     const forward_args *forward = &args->forward;
     if (step < p->steps) {
         const uint number = STREAMING ? g->number : 0;
         const uint window_stage = (STREAMING ? g->window : step) % STAGES;
-        copied_rows rows = {.args = args,
-                            .at = &p->next,
-                            .head = g->head,
-                            .first = g->first_row,
-                            .count = g->row_count,
-                            .lane = g->of.me.lane};
+        copied_rows rows = {args,         &p->next,     g->head,
+                            g->first_row, g->row_count, g->group.me.lane};
         HIDE_FROM_OPTIMIZER(rows.lane);
         HIDE_FROM_OPTIMIZER(rows.head);
         copied_kv_block b = {.number = number,
@@ -130,11 +126,11 @@ INLINE void start_kv_block(split_group *g, uint step,
                 copy_kv_block(&b, 0, g);
         }
         if (p->next.exists && number == 0 && g->has_lse)
-            copy_lse(g->lse_rows[g->of.me.team][window_stage], &b.rows,
-                     &g->of);
+            copy_lse(g->lse_rows[g->group.me.team][window_stage], &b.rows,
+                     &g->group);
         const int is_last = number + 1 == g->window_steps;
         if (is_last)
-            next_window(&p->next, forward, g->of.me.team);
+            next_window(&p->next, forward, g->group.me.team);
         if (STREAMING) {
             g->number = is_last ? 0 : number + 1;
             g->window += is_last;
@@ -149,11 +145,11 @@ INLINE void start_again(split_group *g, uint step, const tile_scheduler *at,
                         uint window, const backward_args *args)
 {
     AWAIT_COPIES(0);
-    TEAM_SYNC(g->of.me.team);
-    g->of.copies.next = *at;
+    TEAM_SYNC(g->group.me.team);
+    g->group.copies.next = *at;
     g->number = 0;
     g->window = window;
-    g->of.copies.steps += KEY_BLOCKS;
+    g->group.copies.steps += KEY_BLOCKS;
     for (uint ahead = 1; ahead < STAGES; ahead++)
         start_kv_block(g, step + ahead, args);
 }

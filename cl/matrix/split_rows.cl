@@ -100,30 +100,32 @@ INLINE void take_statistics(row_state *s, const row_part *part,
     }
 }
 
-/* scratch[TILE_M] = values of the tile's rows, for all lanes. */
-INLINE void share_rows(__local float *scratch, const float *values,
-                       const wave *w)
+/* The largest of what the tile's rows have, at all lanes. */
+INLINE float largest_of_rows(const float *values, const q_block *here,
+                             const wave *w)
 {
+    __local float *scratch = (__local float *)here->out;
+    float largest = 0.0f;
     WAVE_SYNC();
     if (value_key(w->lane, 0) == 0)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             scratch[lane_query(w->lane, r)] = values[r];
     WAVE_SYNC();
+    UNROLL_FOR (int i = 0; i < TILE_M; i++)
+        largest = fmax(largest, scratch[i]);
+    WAVE_SYNC();
+    return largest;
 }
 
 /* Is the lse of a row so large that shift_scores must care? */
 INLINE void find_large(row_state *s, const q_block *here, const wave *w)
 {
-    __local float *scratch = (__local float *)here->out;
-    float size[LANE_ROWS], largest = 0.0f;
+    float size[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         const float lse = s->statistics.top[r];
         size[r] = lse == INFINITY ? 0.0f : fabs(lse);
     }
-    share_rows(scratch, size, w);
-    UNROLL_FOR (int i = 0; i < TILE_M; i++)
-        largest = fmax(largest, scratch[i]);
-    s->large = largest > LARGE_LOGIT;
+    s->large = largest_of_rows(size, here, w) > LARGE_LOGIT;
 }
 
 /* Without a loop for statistics: |dP| is at most |dO| |v|. */
@@ -350,13 +352,10 @@ INLINE void store_statistics(const row_state *s, __global float *to,
 {
     float bound = 0.0f;
     if (RESCALES) {
-        __local float *scratch = (__local float *)here->out;
         float own_bound[LANE_ROWS];
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             own_bound[r] = bound_of(&s->statistics, part, r, here, w);
-        share_rows(scratch, own_bound, w);
-        UNROLL_FOR (int i = 0; i < TILE_M; i++)
-            bound = fmax(bound, scratch[i]);
+        bound = largest_of_rows(own_bound, here, w);
         WAVE_SYNC();
     }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
