@@ -113,10 +113,10 @@ INLINE void differentiate_tile(float *scores, float *dp,
         if (VARIANT == COSINE)
             factor = row.w * factor;
         if (large) /* see shift_scores */
-            scores[i] = EXP2(FMA(scores[i] - row.x, LOG2E, P_EXPONENT));
+            scores[i] = WEIGHT_SHIFTED(scores[i] - row.x, P_EXPONENT);
         else
             scores[i] =
-                EXP2(FMA(scores[i], LOG2E, FMA(-row.x, LOG2E, P_EXPONENT)));
+                WEIGHT_SHIFTED(scores[i], FMA(-row.x, LOG2E, P_EXPONENT));
         dp[i] = scores[i] * FMA(dp[i], factor, -row.y * factor);
     }
 }

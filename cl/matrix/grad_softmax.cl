@@ -57,7 +57,7 @@ INLINE void make_p(float scores[TILES_PER_SUBTILE][ACC_PER_LANE], int first,
         UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
             scores[t][i] =
                 HAS_KEY(first + t, i)
-                    ? EXP2(FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]))
+                    ? WEIGHT_SHIFTED(scores[t][i], shift[LANE_ROW(i)])
                     : 0.0f;
 }
 
@@ -79,7 +79,7 @@ INLINE void make_exponentials(row_statistics *s,
         /* a row that has seen nothing has no maximum to subtract */
         softmax_max[r] = top[r] == -INFINITY ? 0.0f : top[r];
         if (KEY_BLOCKS > 1 || SUBTILES > 1) {
-            const float rescale = EXP2((s->top[r] - softmax_max[r]) * LOG2E);
+            const float rescale = WEIGHT(s->top[r], softmax_max[r]);
             s->sum[r] *= rescale;
             s->delta[r] *= rescale;
         }
@@ -91,7 +91,7 @@ INLINE void make_exponentials(row_statistics *s,
                     i++) {
             const int r = LANE_ROW(i);
             scores[t][i] = HAS_KEY(first + t, i)
-                               ? EXP2(FMA(scores[t][i], LOG2E, shift[r]))
+                               ? WEIGHT_SHIFTED(scores[t][i], shift[r])
                                : 0.0f;
             s->sum[r] += scores[t][i];
         }

@@ -101,14 +101,14 @@ INLINE void raise_top(wave_state *s, int m,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         /* of a lane's own keys: lanes that share a row meet at the end */
         base[r] = top[r] == -INFINITY ? 0.0f : top[r];
-        const float rescale = EXP2((s->top[m][r] - base[r]) * LOG2E);
+        const float rescale = WEIGHT(s->top[m][r], base[r]);
         s->sum[m][r] *= rescale;
         s->delta[m][r] *= rescale;
         s->top[m][r] = top[r];
     }
     UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-            scores[t][i] = EXP2((scores[t][i] - base[LANE_ROW(i)]) * LOG2E);
+            scores[t][i] = WEIGHT(scores[t][i], base[LANE_ROW(i)]);
 }
 
 /* Sums of exp(S) and of exp(S) dP over a subtile's keys, of which some rows
@@ -152,7 +152,7 @@ INLINE void finish_statistics(wave_state *s, const wave *w)
             float top = s->top[m][r];
             REDUCE(top, fmax);
             const float base = top == -INFINITY ? 0.0f : top;
-            const float rescale = EXP2((s->top[m][r] - base) * LOG2E);
+            const float rescale = WEIGHT(s->top[m][r], base);
             float sum = s->sum[m][r] * rescale;
             float delta = s->delta[m][r] * rescale;
             REDUCE(sum, ADD);
