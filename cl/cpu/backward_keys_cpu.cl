@@ -69,7 +69,7 @@ INLINE void find_weights(row_tile *tile, __global const float *statistics)
         for (int jv = 0; jv < KEY_VECS; jv++) {
             vec p = vec_at(tile->p[r], jv);
             if (!FUSED)
-                p = exp2_nonpositive((p - softmax_max) * LOG2E);
+                p = WEIGHT(p, softmax_max);
             set_vec(tile->p[r], jv, exists ? p * factor : (vec)(0.0f));
         }
     }
@@ -315,11 +315,38 @@ typedef struct window_keys {
     const backward_args *args;
     const window_tensors *of;
     window_coord coord;
-    ulong window, next; /* the split's next one, 0 behind the last */
+    ulong next; /* the split's next window, 0 behind the last */
+    head_rows k, v;
+    gradient_rows dk, dv;
     key_block keys;
     vec transposed_v[HEAD_DIM][KEY_VECS];
     vec natural_k[BLOCK_KEYS][V_VECS]; /* FUSED */
 } window_keys;
+
+/* pad_k, pad_v: the head's rows of the padding. */
+INLINE void open_window(window_keys *w, key_range range, ulong window,
+                        uint kv_head, __global const storage *pad_k,
+                        __global const storage *pad_v)
+{
+    const backward_args *args = w->args;
+    const forward_args *forward = &args->forward;
+    const window_tensors *of = w->of;
+    const uint flags = forward->flags;
+    w->coord = locate_window(&forward->grid, window);
+    const ulong grid = w->coord.grid;
+    const ulong after = window + forward->splits;
+    w->next = after < forward->first_window + forward->windows ? after : 0;
+    w->k = rows_of(of->k, &forward->k, grid, kv_head, pad_k);
+    w->v = rows_of(of->v, &forward->v, grid, kv_head, pad_v);
+    w->dk = gradient_of(of->dk, &args->dk, grid, kv_head, flags & ARG_DK,
+                        flags & ARG_ADD_DK);
+    w->dv = gradient_of(of->dv, &args->dv, grid, kv_head, flags & ARG_DV,
+                        flags & ARG_ADD_DV);
+    open_keys(&w->keys, range, forward, &w->coord, &w->k);
+    load_transposed(w->transposed_v, 0, &w->v, &w->keys);
+    if (FUSED)
+        load_natural(w->natural_k, &w->k, &w->keys);
+}
 
 /* Rows, in tiles, that see some of the block's keys: the first and the end. */
 INLINE uint2 rows_that_see(const forward_args *args, const key_block *keys)
@@ -336,7 +363,7 @@ INLINE uint2 rows_that_see(const forward_args *args, const key_block *keys)
 /* What a query head adds to sums and partials; returns the sum of q^ . dq^.
  * statistics: of its rows, unless FUSED. */
 INLINE float add_head(key_sums *sums, window_keys *w,
-                      const score_bias_view *score_bias, uint head,
+                      const score_bias_view *score_bias, work_tile u,
                       float scale, __global const float *d_lse,
                       __global const float *statistics,
                       const split_partials *partials)
@@ -345,30 +372,32 @@ INLINE float add_head(key_sums *sums, window_keys *w,
     const forward_args *forward = &args->forward;
     const uint flags = forward->flags;
     const ulong grid = w->coord.grid;
-    const head_rows q = rows_of(w->of->q, &forward->q, grid, head, 0);
-    const head_rows d_o = rows_of(w->of->d_o, &args->d_o, grid, head, 0);
-    const gradient_rows dq = gradient_of(w->of->dq, &args->dq, grid, head,
+    const head_rows q = rows_of(w->of->q, &forward->q, grid, u.head, 0);
+    const head_rows d_o = rows_of(w->of->d_o, &args->d_o, grid, u.head, 0);
+    const gradient_rows dq = gradient_of(w->of->dq, &args->dq, grid, u.head,
                                          flags & ARG_DQ, flags & ARG_ADD_DQ);
     float along = 0.0f;
     row_tile tile;
     gradient_tile g;
-    d_lse += plane(&args->d_lse, grid, head);
+    d_lse += plane(&args->d_lse, grid, u.head);
     load_regions(&w->keys, forward, score_bias);
     const uint2 rows = rows_that_see(forward, &w->keys);
     for (uint row = rows.x; row < rows.y; row += TILE_ROWS) {
         if (GRID && FUSED && w->next != 0)
-            prefetch_next(args, w->of, w->next, head, row);
+            prefetch_next(args, w->of, w->next, u.head, row);
         load_rows(&tile, forward, &w->coord, &q, row, forward->queries, scale);
         if (!has_rows(&tile))
             continue;
         load_d_o(&g, &tile, &d_o);
         compute_logits(&tile, &w->keys, forward, score_bias);
         multiply_d_o(&g, w->transposed_v);
+        keep_tile(g.ds, &tile, &w->keys, forward, u);
         differentiate_softmax(&tile, &g, args, d_lse, statistics);
+        keep_tile(tile.p, &tile, &w->keys, forward, u);
         if (FUSED)
             along += compute_dq(&tile, &g, &w->keys, w->natural_k, &dq, scale);
         if ((flags & ARG_DBIAS) != 0)
-            add_dbias(partials, forward, &tile, &g, head, w->keys.count);
+            add_dbias(partials, forward, &tile, &g, u.head, w->keys.count);
         add_tile(sums, &tile, &g, &w->keys, flags);
     }
     return VARIANT == COSINE && !FUSED
@@ -392,6 +421,7 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                            (flags & ARG_D_LOGIT_SCALE) != 0 &&
                            key_block_index == 0;
     const window_tensors tensors = {q, k, v, d_o, dq, dk, dv};
+    const score_bias_tensors bias_tensors = SCORE_BIAS_TENSORS;
     key_range range = {.first = key_block_index * BLOCK_KEYS,
                        .mixed = VARIANT == SLIDING};
     range.count = min(forward->keys - range.first, (uint)BLOCK_KEYS);
@@ -409,31 +439,16 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
 
     for (ulong w = split; w < forward->windows; w += forward->splits) {
         work_tile u = {.window = forward->first_window + w};
-        here.coord = locate_window(&forward->grid, u.window);
-        here.next = w + forward->splits < forward->windows
-                        ? u.window + forward->splits
-                        : 0;
-        const ulong grid = here.coord.grid;
-        const head_rows k_rows =
-            rows_of(k, &forward->k, grid, kv_head,
-                    PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head));
-        const head_rows v_rows =
-            rows_of(v, &forward->v, grid, kv_head,
+        open_window(&here, range, u.window, kv_head,
+                    PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head),
                     PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head));
-        const gradient_rows dk_rows = gradient_of(
-            dk, &args.dk, grid, kv_head, flags & ARG_DK, flags & ARG_ADD_DK);
-        const gradient_rows dv_rows = gradient_of(
-            dv, &args.dv, grid, kv_head, flags & ARG_DV, flags & ARG_ADD_DV);
-        open_keys(&here.keys, range, forward, &here.coord, &k_rows);
-        load_transposed(here.transposed_v, 0, &v_rows, &here.keys);
-        if (FUSED)
-            load_natural(here.natural_k, &k_rows, &here.keys);
         clear_sums(&sums, &here.keys);
         for (u.head = kv_head * group; u.head < (kv_head + 1) * group;
              u.head++) {
-            DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, here.coord)
+            const score_bias_view score_bias =
+                score_bias_at(&bias_tensors, forward, u, &here.coord);
             const float along = add_head(
-                &sums, &here, &score_bias, u.head,
+                &sums, &here, &score_bias, u,
                 HEAD_SCALE(forward, logit_scale, u.head), d_lse,
                 workspace + args.workspace +
                     (w * forward->heads + u.head) * queries * ROW_NUMBERS,
@@ -442,7 +457,7 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                 partials.scale[u.head] +=
                     scale_gradient(forward, LOGIT_SCALE, u.head, along);
         }
-        store_keys(&sums, &here.keys, &k_rows, &dk_rows, &dv_rows);
+        store_keys(&sums, &here.keys, &here.k, &here.dk, &here.dv);
     }
     if (PADDING == 1)
         add_pads(&sums, &args, workspace,

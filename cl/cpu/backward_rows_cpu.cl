@@ -33,6 +33,7 @@ typedef struct work_tile_sums {
     float sum[BLOCK_ROWS];    /* of P */
     float delta[BLOCK_ROWS];  /* of P (dP - c) */
     float center[BLOCK_ROWS]; /* c */
+    float scale;              /* of the logits */
 } work_tile_sums;
 
 INLINE void clear_sums(work_tile_sums *sums)
@@ -102,9 +103,9 @@ INLINE void add_tile(work_tile_sums *sums, const row_tile *tile,
 /* dQ of a row, number `at` of the work tile's, and what the second kernel gets
  * of it at `to`; d_lse: of the head. */
 INLINE void finish_row(const work_tile_sums *sums, uint at, const token *t,
-                       float scale, const backward_args *args,
-                       const head_rows *q, __global const float *d_lse,
-                       const gradient_rows *dq, __global float *to)
+                       const backward_args *args, const head_rows *q,
+                       __global const float *d_lse, const gradient_rows *dq,
+                       __global float *to)
 {
     const float inverse = sums->sum[at] == 0.0f ? 0.0f : 1.0f / sums->sum[at];
     float delta = sums->delta[at] * inverse; /* less the center */
@@ -113,8 +114,8 @@ INLINE void finish_row(const work_tile_sums *sums, uint at, const token *t,
     if ((args->forward.flags & ARG_D_LSE) != 0 && EXISTS(*t))
         delta -= d_lse[token_offset(&args->d_lse, t)];
     for (int cv = 0; cv < V_VECS; cv++)
-        d[cv] =
-            (sums->a[at][cv] - sums->b[at][cv] * delta) * (inverse * scale);
+        d[cv] = (sums->a[at][cv] - sums->b[at][cv] * delta) *
+                (inverse * sums->scale);
     if (VARIANT == COSINE)
         along = l2norm_backward_token(d, q, t);
     store_gradient(d, dq, t);
@@ -132,11 +133,12 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
     const uint flags = forward->flags;
     const work_tile u = find_work_tile(forward, get_global_id(0));
     const uint kv_head = u.head / forward->heads_per_kv_head;
-    const uint row_end =
-        min(u.row + forward->block_rows, (uint)forward->queries);
+    const uint row_end = min(u.row + forward->block_rows, forward->queries);
     const window_coord coord = locate_window(&forward->grid, u.window);
     const ulong grid = coord.grid;
-    DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, coord)
+    const score_bias_tensors bias_tensors = SCORE_BIAS_TENSORS;
+    const score_bias_view score_bias =
+        score_bias_at(&bias_tensors, forward, u, &coord);
     const head_rows q_rows = rows_of(q, &forward->q, grid, u.head, 0);
     const head_rows d_o_rows = rows_of(d_o, &args.d_o, grid, u.head, 0);
     const head_rows k_rows =
@@ -152,13 +154,13 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
         args.workspace +
         ((u.window - forward->first_window) * forward->heads + u.head) *
             forward->queries * ROW_NUMBERS;
-    const float scale = HEAD_SCALE(forward, logit_scale, u.head);
     key_block keys;
     vec natural_k[BLOCK_KEYS][V_VECS], transposed_v[HEAD_DIM][KEY_VECS];
     row_tile tile;
     gradient_tile g;
     work_tile_sums sums;
     clear_sums(&sums);
+    sums.scale = HEAD_SCALE(forward, logit_scale, u.head);
 
     const key_loop loop = loop_over_keys(forward, u.row, row_end);
     for (uint block = 0; block < loop.blocks; block++) {
@@ -168,7 +170,8 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
         load_transposed(transposed_v, 0, &v_rows, &keys);
         load_regions(&keys, forward, &score_bias);
         for (uint row = u.row; row < row_end; row += TILE_ROWS) {
-            load_rows(&tile, forward, &coord, &q_rows, row, row_end, scale);
+            load_rows(&tile, forward, &coord, &q_rows, row, row_end,
+                      sums.scale);
             if (!has_rows(&tile))
                 continue;
             load_d_o(&g, &tile, &d_o_rows);
@@ -176,13 +179,14 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
             compute_logits(&tile, &keys, forward, &score_bias);
             exponentiate(&tile);
             multiply_d_o(&g, transposed_v);
+            keep_tile(g.ds, &tile, &keys, forward, u);
             center_dp(&tile, &g, &sums, &keys, u.row);
             add_tile(&sums, &tile, &g, &keys, natural_k, u.row);
         }
     }
     for (uint row = u.row; row < row_end; row++) {
         const token t = find_token(&forward->grid, &coord, row);
-        finish_row(&sums, row - u.row, &t, scale, &args, &q_rows, d_lse,
-                   &dq_rows, workspace + row * ROW_NUMBERS);
+        finish_row(&sums, row - u.row, &t, &args, &q_rows, d_lse, &dq_rows,
+                   workspace + row * ROW_NUMBERS);
     }
 }

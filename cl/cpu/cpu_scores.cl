@@ -150,8 +150,7 @@ INLINE void exponentiate(row_tile *tile)
             tile->max[r] == -INFINITY ? 0.0f : tile->max[r];
         vec sums = (vec)(0.0f);
         for (int jv = 0; jv < KEY_VECS; jv++) {
-            const vec x = vec_at(tile->p[r], jv) - softmax_max;
-            const vec p = exp2_nonpositive(x * LOG2E);
+            const vec p = WEIGHT(vec_at(tile->p[r], jv), softmax_max);
             set_vec(tile->p[r], jv, p);
             sums += p;
         }
@@ -161,6 +160,16 @@ INLINE void exponentiate(row_tile *tile)
             tile->sum[r] += tile->rescale[r] * earlier_sum;
         }
     }
+}
+
+/* Of weights, or of what is multiplied by them, what is kept. */
+INLINE void keep_tile(float x[TILE_ROWS][BLOCK_KEYS], const row_tile *tile,
+                      const key_block *keys, const forward_args *args,
+                      work_tile of)
+{
+    for (int r = 0; r < TILE_ROWS; r++)
+        for (int j = 0; j < keys->count; j++)
+            x[r][j] = keep(x[r][j], args, of, tile->row[r], keys->first + j);
 }
 
 /* sums[row][..] += weights times rows of a matrix, channel vectors cv .. cv +

@@ -94,7 +94,9 @@ forward_cpu(FORWARD_PARAMETERS)
     const uint row_end = min(u.row + args.block_rows, (uint)NQ);
     const window_coord coord = locate_window(&args.grid, u.window);
     const ulong grid = coord.grid;
-    DECLARE_SCORE_BIAS_AT(score_bias, args, u, coord)
+    const score_bias_tensors bias_tensors = SCORE_BIAS_TENSORS;
+    const score_bias_view score_bias =
+        score_bias_at(&bias_tensors, &args, u, &coord);
     const head_rows q_rows = rows_of(q, &args.q, grid, u.head, 0);
     const head_rows k_rows = rows_of(k, &args.k, grid, kv_head,
                                      PAD_ROW(args, pad_k, ARG_PAD_K, kv_head));
@@ -127,6 +129,7 @@ forward_cpu(FORWARD_PARAMETERS)
                 recall_rows(&tile, rows.max, rows.sum, u.row);
             compute_logits(&tile, &keys, &args, &score_bias);
             exponentiate(&tile);
+            keep_tile(tile.p, &tile, &keys, &args, u);
             start_sums(sums, &tile, &rows, u.row);
             for (int cv = 0; cv < V_VECS; cv += OUT_VECS)
                 multiply_values(sums, &tile, &keys, values, cv, &args);
