@@ -72,28 +72,34 @@ INLINE float gelu_positive(float x) { return x > 0.0f ? x : 0.0f; }
 DEFINE_GELU(float, gelu, gelu_end, gelu_positive, EXPONENTIAL)
 
 /* What becomes of a sum, before the residual. */
-INLINE float activate(float sum)
+INLINE float activate(float sum) { return ACTIVATION == 1 ? gelu(sum) : sum; }
+
+/* What becomes of sums: tensors from their starts on. */
+typedef struct linear_result {
+    const linear_args *args;
+    __global const storage *bias, *residual;
+    __global storage *y;
+} linear_result;
+
+INLINE __global const storage *residual_at(const linear_result *to, ulong row,
+                                           uint column)
 {
-#if ACTIVATION == 1
-    return gelu(sum);
-#else
-    return sum;
-#endif
+    return to->residual + row * to->args->residual_stride + column;
+}
+INLINE __global storage *result_at(const linear_result *to, ulong row,
+                                   uint column)
+{
+    return to->y + row * to->args->y_stride + column;
 }
 
 /* One element of the result. */
 INLINE void finish_element(float sum, ulong row, uint column,
-                           const linear_args *args,
-                           __global const storage *bias,
-                           __global const storage *residual,
-                           __global storage *y)
+                           const linear_result *to)
 {
-#if HAS_BIAS
-    sum += LOAD(bias, column);
-#endif
+    if (HAS_BIAS)
+        sum += LOAD(to->bias, column);
     sum = activate(sum);
-#if HAS_RESIDUAL
-    sum += LOAD(residual, row * args->residual_stride + column);
-#endif
-    STORE(sum, y, row * args->y_stride + column);
+    if (HAS_RESIDUAL)
+        sum += LOAD(to->residual, row * to->args->residual_stride + column);
+    STORE(sum, to->y, row * to->args->y_stride + column);
 }

@@ -13,6 +13,7 @@
  *
  * BLOCK_ROWS is a multiple of TILE_ROWS, BLOCK_COLUMNS of a panel's columns,
  * STAGE_DIMS of LANES. */
+#include "cpu/vectors.cl"
 #include "models/linear.cl"
 
 /* How vectors longer than a CPU's would be handed to functions, of which none
@@ -24,32 +25,15 @@
 #endif
 #endif
 
-REQUIRE(LANES)
 REQUIRE(BLOCK_ROWS)
 REQUIRE(BLOCK_COLUMNS)
 REQUIRE(TILE_ROWS)
 REQUIRE(TILE_VECS)
 REQUIRE(STAGE_DIMS)
 
-DEFINE_VECTOR_ACCESS(LANES)
-typedef JOIN(float, LANES) vec;
-typedef JOIN(int, LANES) ivec;
-
 #define PANEL (TILE_VECS * LANES)
 #define PANELS (BLOCK_COLUMNS / PANEL)
 #define STAGE_VECS (STAGE_DIMS / LANES)
-
-/* Elements of two halves in turn. */
-#if LANES == 16
-#define ZIP(a, b)                                                             \
-    ((vec)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3,    \
-           (a).s4, (b).s4, (a).s5, (b).s5, (a).s6, (b).s6, (a).s7, (b).s7))
-#elif LANES == 8
-#define ZIP(a, b)                                                             \
-    ((vec)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3))
-#else
-#define ZIP(a, b) ((vec)((a).s0, (b).s0, (a).s1, (b).s1))
-#endif
 
 /* exp(x) for x <= 0, or NaN: 2^n 2^f with f in [-1/2, 1/2], whose polynomial
  * has minimal relative error (fitted for this file, 1e-7); 0 where the result
@@ -83,7 +67,7 @@ INLINE vec load_some(__global const storage *row, uint k, uint in)
         return LOAD_VECTOR(LANES)(row + k);
     for (uint i = 0; i < LANES; i++)
         some[i] = k + i < in ? LOAD(row, k + i) : 0.0f;
-    return JOIN(vload, LANES)(0, some);
+    return vec_at(some, 0);
 }
 
 /* A block's rows, from number `k` of each on; what is behind the last is it.
@@ -96,33 +80,26 @@ INLINE void copy_rows(float xs[BLOCK_ROWS][STAGE_DIMS],
         const ulong row = min(first + r, args->rows - 1);
         for (uint v = 0; v < STAGE_VECS; v++) {
             const uint at = k + v * LANES;
-            JOIN(vstore, LANES)
-            (load_some(x + row * args->x_stride, at, args->in), v, xs[r]);
+            set_vec(xs[r], v,
+                    load_some(x + row * args->x_stride, at, args->in));
         }
     }
 }
 
 /* LANES rows of W, from `column` and number `k` on, as columns of the panel.
  */
-INLINE void transpose(vec (*panel)[TILE_VECS], const int at,
-                      __global const storage *weight, uint column, uint k,
-                      const linear_args *args)
+INLINE void fill_panel(vec (*panel)[TILE_VECS], const int at,
+                       __global const storage *weight, uint column, uint k,
+                       const linear_args *args)
 {
-    vec from[LANES], to[LANES];
+    vec t[LANES];
     UNROLL_FOR (uint i = 0; i < LANES; i++)
-        from[i] = load_some(weight + (ulong)min(column + i, args->out - 1) *
-                                         args->weight_stride,
-                            k, args->in);
-    UNROLL_FOR (int round = 1; round < LANES; round *= 2) {
-        UNROLL_FOR (int i = 0; i < LANES / 2; i++) {
-            to[2 * i] = ZIP(from[i].lo, from[i + LANES / 2].lo);
-            to[2 * i + 1] = ZIP(from[i].hi, from[i + LANES / 2].hi);
-        }
-        UNROLL_FOR (int i = 0; i < LANES; i++)
-            from[i] = to[i];
-    }
+        t[i] = load_some(weight + (ulong)min(column + i, args->out - 1) *
+                                      args->weight_stride,
+                         k, args->in);
+    transpose(t);
     UNROLL_FOR (int i = 0; i < LANES; i++)
-        panel[i][at] = from[i];
+        panel[i][at] = t[i];
 }
 
 /* sums += products of a tile of rows with the panel. */
@@ -144,27 +121,23 @@ INLINE void multiply(vec sums[TILE_ROWS][TILE_VECS],
 }
 
 /* A vector of the result. */
-INLINE void finish(vec sum, ulong row, uint column, const linear_args *args,
-                   __global const storage *bias,
-                   __global const storage *residual, __global storage *y)
+INLINE void finish(vec sum, ulong row, uint column, const linear_result *to)
 {
-    if (column + LANES > args->out) {
+    const uint out = to->args->out;
+    if (column + LANES > out) {
         float some[LANES];
-        JOIN(vstore, LANES)(sum, 0, some);
-        for (uint i = 0; i < LANES && column + i < args->out; i++)
-            finish_element(some[i], row, column + i, args, bias, residual, y);
+        set_vec(some, 0, sum);
+        for (uint i = 0; i < LANES && column + i < out; i++)
+            finish_element(some[i], row, column + i, to);
         return;
     }
-#if HAS_BIAS
-    sum += LOAD_VECTOR(LANES)(bias + column);
-#endif
-#if ACTIVATION == 1
-    sum = gelu_vec(sum);
-#endif
-#if HAS_RESIDUAL
-    sum += LOAD_VECTOR(LANES)(residual + row * args->residual_stride + column);
-#endif
-    STORE_VECTOR(LANES)(sum, y + row * args->y_stride + column);
+    if (HAS_BIAS)
+        sum += LOAD_VECTOR(LANES)(to->bias + column);
+    if (ACTIVATION == 1)
+        sum = gelu_vec(sum);
+    if (HAS_RESIDUAL)
+        sum += LOAD_VECTOR(LANES)(residual_at(to, row, column));
+    STORE_VECTOR(LANES)(sum, result_at(to, row, column));
 }
 
 LINEAR_KERNEL(1) void linear_cpu(LINEAR_PARAMETERS)
@@ -182,6 +155,7 @@ LINEAR_KERNEL(1) void linear_cpu(LINEAR_PARAMETERS)
     const int panels =
         (int)min((args.out - first_column + PANEL - 1) / PANEL, (uint)PANELS);
     START_TENSORS
+    const linear_result to = {&args, bias, residual, y};
 
     for (int p = 0; p < panels; p++)
         for (int r = 0; r < BLOCK_ROWS; r++)
@@ -193,8 +167,8 @@ LINEAR_KERNEL(1) void linear_cpu(LINEAR_PARAMETERS)
             const uint column = first_column + p * PANEL;
             for (int i = 0; i < STAGE_DIMS; i += LANES)
                 for (int v = 0; v < TILE_VECS; v++)
-                    transpose(panel + i, v, weight, column + v * LANES, k + i,
-                              &args);
+                    fill_panel(panel + i, v, weight, column + v * LANES, k + i,
+                               &args);
             for (int r = 0; r < rows; r += TILE_ROWS)
                 multiply(sums[p] + r, xs + r, panel);
         }
@@ -204,7 +178,6 @@ LINEAR_KERNEL(1) void linear_cpu(LINEAR_PARAMETERS)
             for (int v = 0; v < TILE_VECS; v++) {
                 const uint column = first_column + p * PANEL + v * LANES;
                 if (column < args.out)
-                    finish(sums[p][r][v], first_row + r, column, &args, bias,
-                           residual, y);
+                    finish(sums[p][r][v], first_row + r, column, &to);
             }
 }

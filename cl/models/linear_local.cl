@@ -79,17 +79,23 @@ INLINE int quad_number(int item, int turn)
     return (turn * GROUP + item) % STAGE_QUADS * 4;
 }
 
-/* Quads of rows first .. first + BLOCK of a matrix. Rows behind the last are
- * the last. */
+/* Rows of a matrix, of which the work-group takes some from `first` on. */
+typedef struct source {
+    __global const storage *matrix;
+    ulong first, rows;
+    uint stride;
+    int wide;
+} source;
+
+/* Quads of `block` of them. Rows behind the last are the last. */
 INLINE void fetch(float4 *quads, const int turns, const int block,
-                  __global const storage *matrix, ulong first, ulong rows,
-                  uint stride, uint k, uint in, int wide, int item)
+                  const source *from, uint k, uint in, int item)
 {
     UNROLL_FOR (int t = 0; t < turns; t++) {
-        const ulong row = min(first + quad_row(item, t), rows - 1);
+        const ulong row = min(from->first + quad_row(item, t), from->rows - 1);
         if (block * STAGE_QUADS % GROUP == 0 || quad_row(item, t) < block)
-            quads[t] = load_quad(matrix + row * stride,
-                                 k + quad_number(item, t), in, wide);
+            quads[t] = load_quad(from->matrix + row * from->stride,
+                                 k + quad_number(item, t), in, from->wide);
     }
 }
 
@@ -132,30 +138,25 @@ INLINE void multiply(float sums[ITEM_ROWS][ITEM_COLUMNS],
 
 /* Four neighbours of the result. */
 INLINE void finish_quad(const float *sums, ulong row, uint column,
-                        const linear_args *args, __global const storage *bias,
-                        __global const storage *residual, __global storage *y)
+                        const linear_result *to)
 {
+    const linear_args *args = to->args;
     if ((args->flags & LINEAR_WIDE_OUT) == 0 || column + 4 > args->out) {
         UNROLL_FOR (int i = 0; i < 4; i++)
             if (column + i < args->out)
-                finish_element(sums[i], row, column + i, args, bias, residual,
-                               y);
+                finish_element(sums[i], row, column + i, to);
         return;
     }
     float4 x = vload4(0, sums);
-#if HAS_BIAS
-    x += load_neighbours(bias + column, 1);
-#endif
+    if (HAS_BIAS)
+        x += load_neighbours(to->bias + column, 1);
     x = (float4)(activate(x.x), activate(x.y), activate(x.z), activate(x.w));
-#if HAS_RESIDUAL
-    x += load_neighbours(residual + row * args->residual_stride + column, 1);
-#endif
-    __global storage *to = y + row * args->y_stride + column;
-#if DTYPE == 0
-    *(__global float4 *)to = x;
-#else
-    STORE_VECTOR(4)(x, to);
-#endif
+    if (HAS_RESIDUAL)
+        x += load_neighbours(residual_at(to, row, column), 1);
+    if (DTYPE == 0)
+        *(__global float4 *)result_at(to, row, column) = x;
+    else
+        STORE_VECTOR(4)(x, result_at(to, row, column));
 }
 
 LINEAR_KERNEL(GROUP) SUB_GROUP_SIZE void linear_local(LINEAR_PARAMETERS)
@@ -170,30 +171,30 @@ LINEAR_KERNEL(GROUP) SUB_GROUP_SIZE void linear_local(LINEAR_PARAMETERS)
     const ulong first_row =
         args.first_row + (ulong)(block / column_blocks) * BLOCK_ROWS;
     const uint first_column = block % column_blocks * BLOCK_COLUMNS;
-    const int wide_x = (args.flags & LINEAR_WIDE_X) != 0;
-    const int wide_weight = (args.flags & LINEAR_WIDE_WEIGHT) != 0;
     START_TENSORS
+    const source from_x = {x, first_row, args.rows, args.x_stride,
+                           (args.flags & LINEAR_WIDE_X) != 0};
+    const source from_w = {weight, first_column, args.out, args.weight_stride,
+                           (args.flags & LINEAR_WIDE_WEIGHT) != 0};
+    const linear_result to = {&args, bias, residual, y};
 
     float sums[ITEM_ROWS][ITEM_COLUMNS];
     float4 x_quads[X_TURNS], w_quads[W_TURNS];
     UNROLL_FOR (int r = 0; r < ITEM_ROWS; r++)
         UNROLL_FOR (int c = 0; c < ITEM_COLUMNS; c++)
             sums[r][c] = 0.0f;
-    fetch(x_quads, X_TURNS, BLOCK_ROWS, x, first_row, args.rows, args.x_stride,
-          0, args.in, wide_x, item);
-    fetch(w_quads, W_TURNS, BLOCK_COLUMNS, weight, first_column, args.out,
-          args.weight_stride, 0, args.in, wide_weight, item);
+    fetch(x_quads, X_TURNS, BLOCK_ROWS, &from_x, 0, args.in, item);
+    fetch(w_quads, W_TURNS, BLOCK_COLUMNS, &from_w, 0, args.in, item);
     for (uint k = 0; k < args.in; k += STAGE_DIMS) {
         barrier(CLK_LOCAL_MEM_FENCE); /* the last stage was read */
         keep(xs, X_PITCH, x_quads, X_TURNS, BLOCK_ROWS, item);
         keep(ws, W_PITCH, w_quads, W_TURNS, BLOCK_COLUMNS, item);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (k + STAGE_DIMS < args.in) {
-            fetch(x_quads, X_TURNS, BLOCK_ROWS, x, first_row, args.rows,
-                  args.x_stride, k + STAGE_DIMS, args.in, wide_x, item);
-            fetch(w_quads, W_TURNS, BLOCK_COLUMNS, weight, first_column,
-                  args.out, args.weight_stride, k + STAGE_DIMS, args.in,
-                  wide_weight, item);
+            fetch(x_quads, X_TURNS, BLOCK_ROWS, &from_x, k + STAGE_DIMS,
+                  args.in, item);
+            fetch(w_quads, W_TURNS, BLOCK_COLUMNS, &from_w, k + STAGE_DIMS,
+                  args.in, item);
         }
         multiply(sums, xs, ws, line, stack);
     }
@@ -202,8 +203,7 @@ LINEAR_KERNEL(GROUP) SUB_GROUP_SIZE void linear_local(LINEAR_PARAMETERS)
         UNROLL_FOR (int q = 0; q < COLUMN_QUADS; q++) {
             const uint column = first_column + (q * ITEM_STACKS + stack) * 4;
             if (row < args.rows && column < args.out)
-                finish_quad(sums[r] + 4 * q, row, column, &args, bias,
-                            residual, y);
+                finish_quad(sums[r] + 4 * q, row, column, &to);
         }
     }
 }

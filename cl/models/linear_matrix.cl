@@ -19,74 +19,72 @@ INLINE float sum_at(__local const float *from)
     return sum;
 }
 
+/* x += a chunk of a tensor. */
+INLINE void add_chunk(float *x, __global const storage *from)
+{
+    float more[CHUNK];
+    unpack_chunk(more, *(__global const uint4 *)from);
+    UNROLL_FOR (int i = 0; i < CHUNK; i++)
+        x[i] += more[i];
+}
+
 /* A chunk of the result. */
 INLINE void finish_chunk(__local const float *from, ulong row, uint column,
-                         const linear_args *args, __global const storage *bias,
-                         __global const storage *residual, __global storage *y)
+                         const linear_result *to)
 {
+    const linear_args *args = to->args;
     float x[CHUNK];
     if ((args->flags & LINEAR_WIDE_OUT) == 0 || column + CHUNK > args->out) {
         NO_UNROLL_FOR (uint i = 0; i < CHUNK && column + i < args->out; i++)
-            finish_element(sum_at(from + i), row, column + i, args, bias,
-                           residual, y);
+            finish_element(sum_at(from + i), row, column + i, to);
         return;
     }
     UNROLL_FOR (int i = 0; i < CHUNK; i++)
         x[i] = sum_at(from + i);
-#if HAS_BIAS
-    float added[CHUNK];
-    unpack_chunk(added, *(__global const uint4 *)(bias + column));
-    UNROLL_FOR (int i = 0; i < CHUNK; i++)
-        x[i] += added[i];
-#endif
+    if (HAS_BIAS)
+        add_chunk(x, to->bias + column);
     UNROLL_FOR (int i = 0; i < CHUNK; i++)
         x[i] = finish_sum(x[i]);
-#if HAS_RESIDUAL
-    float rest[CHUNK];
-    unpack_chunk(rest, *(__global const uint4 *)(residual +
-                                                 row * args->residual_stride +
-                                                 column));
-    UNROLL_FOR (int i = 0; i < CHUNK; i++)
-        x[i] += rest[i];
+    if (HAS_RESIDUAL)
+        add_chunk(x, residual_at(to, row, column));
+    *(__global uint4 *)result_at(to, row, column) = pack_chunk(x);
+}
+
+/* Waves that share a tile wait for each other. */
+INLINE void sync_sharing(void)
+{
+#if DIM_WAVES > 1
+    barrier(CLK_LOCAL_MEM_FENCE);
+#else
+    WAVE_SYNC();
 #endif
-    *(__global uint4 *)(y + row * args->y_stride + column) = pack_chunk(x);
 }
 
 /* A wave's sums leave, a tile of rows at a time. */
 INLINE void finish_wave(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
                         __local float *all, int number, ulong first_row,
-                        uint first_column, const linear_args *args,
-                        __global const storage *bias,
-                        __global const storage *residual, __global storage *y,
+                        uint first_column, const linear_result *to,
                         const wave *w)
 {
     const wave_place at = place_of(number);
     __local float *own = all + number * OUT_FLOATS;
     UNROLL_FOR (int r = 0; r < ROW_TILES; r++) {
-#if DIM_WAVES > 1
-        barrier(CLK_LOCAL_MEM_FENCE);
-#else
-        WAVE_SYNC();
-#endif
+        sync_sharing();
         UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                 own[value_query(w->lane, i) * OUT_PITCH + c * TILE_N +
                     value_key(w->lane, i)] = sums[r][c][i];
-#if DIM_WAVES > 1
-        barrier(CLK_LOCAL_MEM_FENCE);
-#else
-        WAVE_SYNC();
-#endif
+        sync_sharing();
         /* of waves that share a tile the first stores it */
         NO_UNROLL_FOR (int i = w->lane; i < TILE_M * OUT_CHUNKS; i += WAVE) {
             const ulong row = first_row + at.row + r * TILE_M + i / OUT_CHUNKS;
             const uint column =
                 first_column + at.column + i % OUT_CHUNKS * CHUNK;
-            if ((DIM_WAVES == 1 || at.step == 0) && row < args->rows &&
-                column < args->out)
+            if ((DIM_WAVES == 1 || at.step == 0) && row < to->args->rows &&
+                column < to->args->out)
                 finish_chunk(own + i / OUT_CHUNKS * OUT_PITCH +
                                  i % OUT_CHUNKS * CHUNK,
-                             row, column, args, bias, residual, y);
+                             row, column, to);
         }
     }
 }
@@ -109,6 +107,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     const uint stages = (args.in + STAGE_DIMS - 1) / STAGE_DIMS;
     const wave_place at = place_of(item / WAVE);
     START_TENSORS
+    const linear_result result = {&args, bias, residual, y};
     const source from_x = {
         .rows = x + first_row * args.x_stride,
         .stride = args.x_stride,
@@ -121,34 +120,22 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
         .wide = (args.flags & LINEAR_WIDE_WEIGHT) != 0};
 
     float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE];
-    UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
-        UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
-            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-                sums[r][c][i] = 0.0f;
+    clear_sums(sums);
     /* Stages that come before the first is computed from: then one in each
      * round, into the place of the one that was read in the last. */
     NO_UNROLL_FOR (int s = -AHEAD; s < (int)stages; s++) {
         const uint next = (uint)(s + AHEAD);
         const uint k = next * STAGE_DIMS;
         __local storage_bits *to = ring + next % STAGES * STAGE_SIZE;
+        uint4 held_x[X_TURNS], held_w[W_TURNS]; /* unless copies go there */
         if (s >= 0) {
             AWAIT_COPIES(AHEAD - 1);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-#if !ASYNC_COPIES
-        uint4 held_x[X_TURNS], held_w[W_TURNS];
-#endif
         if (next < stages) {
-#if ASYNC_COPIES
-            copy_chunks(to, &from_x, BLOCK_ROWS, X_TURNS, k, args.in, item);
-            copy_chunks(to + X_SIZE, &from_w, BLOCK_COLUMNS, W_TURNS, k,
-                        args.in, item);
-#else
-            hold_chunks(held_x, &from_x, BLOCK_ROWS, X_TURNS, k, args.in,
-                        item);
-            hold_chunks(held_w, &from_w, BLOCK_COLUMNS, W_TURNS, k, args.in,
-                        item);
-#endif
+            fetch_chunks(to, held_x, &from_x, BLOCK_ROWS, k, args.in, item);
+            fetch_chunks(to + X_SIZE, held_w, &from_w, BLOCK_COLUMNS, k,
+                         args.in, item);
         }
         END_COPIES();
         if (s >= 0) {
@@ -156,15 +143,13 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
                 ring + (uint)s % STAGES * STAGE_SIZE;
             multiply_stage(sums, own, own + X_SIZE, &at, w);
         }
-#if !ASYNC_COPIES
-        if (next < stages) {
-            keep_chunks(to, held_x, BLOCK_ROWS, X_TURNS, item);
-            keep_chunks(to + X_SIZE, held_w, BLOCK_COLUMNS, W_TURNS, item);
+        if (!ASYNC_COPIES && next < stages) {
+            keep_chunks(to, held_x, BLOCK_ROWS, item);
+            keep_chunks(to + X_SIZE, held_w, BLOCK_COLUMNS, item);
         }
-#endif
     }
     AWAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE); /* the ring was read */
     finish_wave(sums, (__local float *)places, item / WAVE, first_row,
-                first_column, &args, bias, residual, y, w);
+                first_column, &result, w);
 }

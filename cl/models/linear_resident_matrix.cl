@@ -20,11 +20,8 @@ typedef char has_halves[DTYPE != 0 && DIM_WAVES == 1 ? 1 : -1];
 #define RESULT_CHUNKS (BLOCK_COLUMNS / CHUNK)
 #define RESULT_TURNS ((BLOCK_ROWS * RESULT_CHUNKS + GROUP - 1) / GROUP)
 /* y may be the residual, of which other work-items have read */
-#if HAS_RESIDUAL
-#define STAGE_FENCE CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE
-#else
-#define STAGE_FENCE CLK_LOCAL_MEM_FENCE
-#endif
+#define STAGE_FENCE                                                           \
+    (CLK_LOCAL_MEM_FENCE | (HAS_RESIDUAL ? CLK_GLOBAL_MEM_FENCE : 0))
 /* of a wave */
 #define OUT_TURNS ((ROW_TILES * TILE_M * OUT_CHUNKS + WAVE - 1) / WAVE)
 
@@ -37,6 +34,19 @@ typedef struct next_stage {
     uint number; /* counted from the work-group's first on */
     uint block;
 } next_stage;
+
+/* step: rows from one of the work-group's blocks to the next. */
+INLINE next_stage go_on(next_stage next, ulong step)
+{
+    next.number++;
+    next.stage++;
+    if (next.stage == WEIGHT_STAGES) {
+        next.stage = 0;
+        next.block++;
+        next.row += step;
+    }
+    return next;
+}
 
 /* A block's rows of a matrix. */
 INLINE source rows_of(__global const storage *from, ulong row, ulong rows,
@@ -98,15 +108,13 @@ INLINE void make_results(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
     UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
         UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
-#if HAS_BIAS
-                sums[r][c][i] +=
-                    added[at->column + c * TILE_N + value_key(w->lane, i)];
-#endif
+                if (HAS_BIAS)
+                    sums[r][c][i] +=
+                        added[at->column + c * TILE_N + value_key(w->lane, i)];
                 sums[r][c][i] = finish_sum(sums[r][c][i]);
             }
-#if HAS_RESIDUAL
-    add_residual(sums, results, at, w);
-#endif
+    if (HAS_RESIDUAL)
+        add_residual(sums, results, at, w);
     UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
         UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
             store_tile(sums[r][c], results, RESULT_PITCH, at->row + r * TILE_M,
@@ -173,12 +181,11 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
                            .count = (int)columns,
                            .wide = (args.flags & LINEAR_WIDE_WEIGHT) != 0};
     UNROLL_FOR (int s = 0; s < WEIGHT_STAGES; s++)
-        copy_chunks(kept + s * W_SIZE, &from_w, BLOCK_COLUMNS, W_TURNS,
+        copy_chunks(kept + s * W_SIZE, &from_w, BLOCK_COLUMNS,
                     (uint)s * STAGE_DIMS, args.in, item);
-#if HAS_BIAS
-    NO_UNROLL_FOR (uint i = (uint)item; i < BLOCK_COLUMNS; i += GROUP)
-        added[i] = i < columns ? LOAD(bias, first_column + i) : 0.0f;
-#endif
+    if (HAS_BIAS)
+        NO_UNROLL_FOR (uint i = (uint)item; i < BLOCK_COLUMNS; i += GROUP)
+            added[i] = i < columns ? LOAD(bias, first_column + i) : 0.0f;
 
     float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE];
     next_stage next = {.row = first_row};
@@ -196,30 +203,20 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
             const source from_x =
                 rows_of(x, next.row, args.rows, args.x_stride, wide_x);
             copy_chunks(ring + next.number % STAGES * X_SIZE, &from_x,
-                        BLOCK_ROWS, X_TURNS, next.stage * STAGE_DIMS, args.in,
-                        item);
-            next.number++;
-            next.stage++;
-            if (next.stage == WEIGHT_STAGES) {
-#if HAS_RESIDUAL
+                        BLOCK_ROWS, next.stage * STAGE_DIMS, args.in, item);
+            if (HAS_RESIDUAL && next.stage == WEIGHT_STAGES - 1) {
                 /* what whole vectors have behind a row's end must exist */
                 const source rest = rows_of(residual + first_column, next.row,
                                             args.rows, args.residual_stride,
                                             wide_out && args.out % CHUNK == 0);
                 copy_residual(results + next.block % 2 * RESULT_SIZE, &rest,
                               columns, item);
-#endif
-                next.stage = 0;
-                next.block++;
-                next.row += step;
             }
+            next = go_on(next, step);
         }
         END_COPIES();
         if (stage == 0)
-            UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
-                UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
-                    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-                        sums[r][c][i] = 0.0f;
+            clear_sums(sums);
         if (stage >= 0)
             multiply_stage(sums, ring + number % STAGES * X_SIZE,
                            kept + stage * W_SIZE, &at, w);

@@ -63,11 +63,10 @@ INLINE uint4 load_elements(__global const storage *row, uint k, uint in)
 
 /* Copies chunks, from number `k` of each row on, to a stage. */
 INLINE void copy_chunks(__local storage_bits *to, const source *s,
-                        const int rows, const int turns, uint k, uint in,
-                        int item)
+                        const int rows, uint k, uint in, int item)
 {
     if (s->wide) {
-        UNROLL_FOR (int t = 0; t < turns; t++) {
+        UNROLL_FOR (int t = 0; t < TURNS(rows); t++) {
             const int row = turn_row(item, t), chunk = turn_chunk(item, t);
             const uint at = k + chunk * CHUNK;
             copy_16(to + swizzled_offset(row, chunk * CHUNK, PITCH),
@@ -87,10 +86,10 @@ INLINE void copy_chunks(__local storage_bits *to, const source *s,
 }
 
 /* The same to registers, and from these to a stage. */
-INLINE void hold_chunks(uint4 *held, const source *s, const int rows,
-                        const int turns, uint k, uint in, int item)
+INLINE void hold_chunks(uint4 *held, const source *s, const int rows, uint k,
+                        uint in, int item)
 {
-    UNROLL_FOR (int t = 0; t < turns; t++) {
+    UNROLL_FOR (int t = 0; t < TURNS(rows); t++) {
         const int row = turn_row(item, t);
         const uint at = k + turn_chunk(item, t) * CHUNK;
         __global const storage *from = s->rows + row * s->stride;
@@ -101,15 +100,26 @@ INLINE void hold_chunks(uint4 *held, const source *s, const int rows,
     }
 }
 INLINE void keep_chunks(__local storage_bits *to, const uint4 *held,
-                        const int rows, const int turns, int item)
+                        const int rows, int item)
 {
-    UNROLL_FOR (int t = 0; t < turns; t++) {
+    UNROLL_FOR (int t = 0; t < TURNS(rows); t++) {
         const int row = turn_row(item, t);
         if (rows * ROW_CHUNKS % GROUP == 0 || row < rows)
             *(__local uint4 *)(to + swizzled_offset(
                                         row, turn_chunk(item, t) * CHUNK,
                                         PITCH)) = held[t];
     }
+}
+
+/* On their way to a stage, by themselves or by way of registers. */
+INLINE void fetch_chunks(__local storage_bits *to, uint4 *held,
+                         const source *s, const int rows, uint k, uint in,
+                         int item)
+{
+    if (ASYNC_COPIES)
+        copy_chunks(to, s, rows, k, in, item);
+    else
+        hold_chunks(held, s, rows, k, in, item);
 }
 
 /* Numbers of a chunk, and the chunk that numbers become. */

@@ -21,6 +21,14 @@ INLINE wave_place place_of(int number)
     return at;
 }
 
+INLINE void clear_sums(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE])
+{
+    UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
+        UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                sums[r][c][i] = 0.0f;
+}
+
 /* sums += the products of a stage's rows of x and of W. */
 INLINE void multiply_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
                            __local const storage_bits *x_rows,
@@ -63,9 +71,5 @@ INLINE float gelu_half(float x)
 /* What becomes of a sum with its bias, before the residual. */
 INLINE float finish_sum(float sum)
 {
-#if ACTIVATION == 1 && DTYPE != 0
-    return gelu_half(sum);
-#else
-    return activate(sum);
-#endif
+    return ACTIVATION == 1 && DTYPE != 0 ? gelu_half(sum) : activate(sum);
 }
