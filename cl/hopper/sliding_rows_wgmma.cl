@@ -38,8 +38,13 @@ typedef struct row_tensors {
     __global float *workspace;
 } row_tensors;
 
-/* A wave's 16 rows. */
+/* A wave's 16 rows, and what is known of its warpgroup's. */
 typedef struct wave_rows {
+    const tile_ring *ring;
+    const backward_args *args;
+    const kept_rows *q, *d_o;
+    const key_loop *loop;
+    const tile_runs *runs;
     uint row; /* the first */
     uint end;
     int lane;
@@ -152,16 +157,15 @@ INLINE void sum_rows(row_state *x, const float *ds)
 
 /* Constant `exact`: not all rows see all of the tile's keys. `last`: the stage
  * whose keys the products before this one read, if `follows` any. */
-INLINE void add_tile(row_state *x, const tile_ring *ring, ring_place at,
-                     uint last, int follows, const kept_rows *q,
-                     const kept_rows *d_o, const wave_rows *rows,
-                     const forward_args *args, key_tile tile, const int exact)
+INLINE void add_tile(row_state *x, const wave_rows *rows, ring_place at,
+                     uint last, int follows, key_tile tile, const int exact)
 {
+    const tile_ring *ring = rows->ring;
     float s[SCORES], dp[SCORES];
     await_stage(ring, at);
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dq);
-    multiply_stage(s, dp, q, d_o, ring, at.stage);
+    multiply_stage(s, dp, rows->q, rows->d_o, ring, at.stage);
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(s);
     HOLD_WEIGHTS(x->ds);
@@ -170,8 +174,8 @@ INLINE void add_tile(row_state *x, const tile_ring *ring, ring_place at,
     exponentiate(s, x, rows->scale);
     if (exact)
         UNROLL_FOR (int r = 0; r < 2; r++)
-            clear_unseen(s, r, args, tile, rows->spans[rows->lane / 4 + 8 * r],
-                         rows->lane);
+            clear_unseen(s, r, &rows->args->forward, tile,
+                         rows->spans[rows->lane / 4 + 8 * r], rows->lane);
     HOLD_SCORES(s);
     AWAIT_PRODUCTS(0);
     HOLD_SCORES(dp);
@@ -189,15 +193,14 @@ INLINE void add_tile(row_state *x, const tile_ring *ring, ring_place at,
 /* ---- What dS sums to ---- */
 
 /* After the loop: what dS sums to becomes its error. */
-INLINE void find_errors(row_state *x, const wave_rows *rows,
-                        const backward_args *args)
+INLINE void find_errors(row_state *x, const wave_rows *rows)
 {
     UNROLL_FOR (int r = 0; r < 2; r++) {
         const uint row = row_of_lane(rows, r);
         REDUCE(x->error[r], ADD_PAIR);
         if (rows->d_lse && row < rows->end)
-            x->error[r] -=
-                rows->d_lse[(ulong)row * args->d_lse.row] * x->ds_scale[r];
+            x->error[r] -= rows->d_lse[(ulong)row * rows->args->d_lse.row] *
+                           x->ds_scale[r];
         if (x->shift[r] == -INFINITY)
             x->error[r] = 0.0f; /* it sees nothing */
     }
@@ -256,19 +259,18 @@ INLINE void take_mean_key(row_state *x, uint keys, uint count, int lane)
 
 /* Tiles [tile, end), at least one; behind the last one what dS sums to becomes
  * its error, and dQ is mended by it. */
-INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
-                            uint tile, uint end, const kept_rows *q,
-                            const kept_rows *d_o, const wave_rows *rows,
-                            const backward_args *all, const key_loop *loop,
-                            const tile_runs *runs)
+INLINE ring_place add_tiles(row_state *x, const wave_rows *rows, ring_place at,
+                            uint tile, uint end)
 {
-    const forward_args *args = &all->forward;
+    const tile_ring *ring = rows->ring;
+    const key_loop *loop = rows->loop;
+    const tile_runs *runs = rows->runs;
     uint last = 0;
     int follows = 0;
     while (tile < end) {
         const uint whole = min(end_of_whole(runs, tile), end);
         NO_UNROLL_FOR (; tile < whole; tile++) {
-            add_tile(x, ring, at, last, follows, q, d_o, rows, args,
+            add_tile(x, rows, at, last, follows,
                      find_key_tile(loop, runs, tile), 0);
             follows = 1;
             last = at.stage;
@@ -276,8 +278,8 @@ INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
         }
         if (tile == end)
             break;
-        add_tile(x, ring, at, last, follows, q, d_o, rows, args,
-                 find_key_tile(loop, runs, tile), 1);
+        add_tile(x, rows, at, last, follows, find_key_tile(loop, runs, tile),
+                 1);
         follows = 1;
         last = at.stage;
         at = next_place(at);
@@ -288,7 +290,7 @@ INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
     HOLD_OUTS(x->dq);
     if (end == runs->end) {
         const key_tile t = find_key_tile(loop, runs, end - 1);
-        find_errors(x, rows, all);
+        find_errors(x, rows);
         take_mean_key(x, part_of(ring, last, KEYS), t.end - t.first,
                       rows->lane);
     }
@@ -297,24 +299,21 @@ INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
 }
 
 /* Of a warpgroup that has rows. */
-INLINE ring_place compute_loop(row_state *x, const tile_ring *ring,
-                               ring_place at, const kept_rows *q,
-                               const kept_rows *d_o, const wave_rows *rows,
-                               const backward_args *args, const key_loop *loop,
-                               const tile_runs *runs)
+INLINE ring_place compute_loop(row_state *x, const wave_rows *rows,
+                               ring_place at)
 {
+    const tile_runs *runs = rows->runs;
     uint tile = 0;
     start_sums(x);
     NO_UNROLL_FOR (uint run = 0; run < 2; run++) {
         const uint begin = run ? runs->window : 0;
         const uint end = run ? runs->end : runs->sink_end;
-        at = pass_tiles(ring, at, tile, begin, rows->lane);
+        at = pass_tiles(rows->ring, at, tile, begin, rows->lane);
         if (begin < end)
-            at = add_tiles(x, ring, at, begin, end, q, d_o, rows, args, loop,
-                           runs);
+            at = add_tiles(x, rows, at, begin, end);
         tile = end;
     }
-    return pass_tiles(ring, at, tile, loop->blocks, rows->lane);
+    return pass_tiles(rows->ring, at, tile, rows->loop->blocks, rows->lane);
 }
 
 /* ---- Work tiles ---- */
@@ -475,7 +474,10 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
     if (tile.row + warpgroup * WARPGROUP_ROWS >= note->rows.end ||
         (pass == 1 && (*again & bit) == 0))
         return pass_tiles(ring, at, 0, loop.blocks, lane);
-    const wave_rows rows = {
+    wave_rows rows = {
+        .ring = ring,
+        .args = args,
+        .loop = &loop,
         .row = tile.row + wave * 16,
         .end = note->rows.end,
         .lane = lane,
@@ -497,8 +499,10 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
         take_kept(kept_of(ring, count, QUERIES, warpgroup), wave, lane);
     const kept_rows own_d_o =
         take_kept(kept_of(ring, count, D_OUTS, warpgroup), wave, lane);
-    at = compute_loop(&x, ring, at, &own_q, &own_d_o, &rows, args, &loop,
-                      &runs);
+    rows.q = &own_q;
+    rows.d_o = &own_d_o;
+    rows.runs = &runs;
+    at = compute_loop(&x, &rows, at);
     if (mends(forward) && pass == 0 && mend_delta(&x, &rows) && lane == 0)
         atomic_or(again, bit);
     if (pass == 0)
