@@ -24,12 +24,6 @@ INLINE void load_two_floats(float *to, uint from)
 #define TILE_BIAS_BYTES (TILE_KEYS / 16 * BIAS_CHUNK_BYTES)
 #define WAVE_BIAS_BYTES (KEY_TILES * TILE_BIAS_BYTES)
 
-INLINE float load_bias(const forward_args *args, const score_bias_view *view,
-                       int row, int key)
-{
-    return JOIN(load, BIAS_SUFFIX)(view->bias, bias_at(args, view, row, key));
-}
-
 /* -infinity as it is stored. */
 #define NO_KEY (DTYPE == 1 ? 0xfc00u : 0xff80u)
 

@@ -51,9 +51,8 @@ INLINE float multiply_rows(__global const storage *q,
         of_q = FMA(x, x, of_q);
         of_k = FMA(y, y, of_k);
     }
-#if VARIANT == COSINE
-    dot *= inverse_norm(of_q) * inverse_norm(of_k);
-#endif
+    if (VARIANT == COSINE)
+        dot *= inverse_norm(of_q) * inverse_norm(of_k);
     return dot;
 }
 
@@ -69,9 +68,8 @@ INLINE void add_keys(exact_row *x, const forward_args *args,
         logit =
             scale * multiply_rows(head->rows.q + row_at(&args->q, place, row),
                                   head->rows.k + row_at(&args->k, place, key));
-#if BIAS
-        logit += load_bias(args, view, (int)row, (int)key);
-#endif
+        if (BIAS)
+            logit += bias_of(args, view, (int)row, (int)key);
         logit += mask_of(args, view, (int)row, (int)key);
     }
     float top = logit;

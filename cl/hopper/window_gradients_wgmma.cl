@@ -114,13 +114,13 @@ INLINE void keep_numbers(const window_memory *memory, uint stage,
     }
     suits = !WAVE_ANY(!suits);
     sync_fetching(); /* all rows are there, and words were read */
-#if RESCALES
-    store_word(words, largest_of_wave(as_uint(largest_square(
-                          window_rows(ring, stage, OWN_SECOND), item))));
-    store_word(words + 16,
-               largest_of_wave(as_uint(largest_square(
-                   window_rows(ring, stage, OTHER_SECOND), item))));
-#endif
+    if (RESCALES) {
+        store_word(words, largest_of_wave(as_uint(largest_square(
+                              window_rows(ring, stage, OWN_SECOND), item))));
+        store_word(words + 16,
+                   largest_of_wave(as_uint(largest_square(
+                       window_rows(ring, stage, OTHER_SECOND), item))));
+    }
     /* the flag is the last bit of a bound, for which that is nothing */
     store_word(words + 32,
                (largest_of_wave(as_uint(bound)) & ~1u) | (uint)suits);
@@ -505,7 +505,8 @@ window_gradients_wgmma(BACKWARD_PARAMETERS)
     }
     TAKE_REGISTERS();
     const work_tile here = {.window = forward->first_window, .head = job.head};
-    DECLARE_SCORE_BIAS(score_bias, *forward, here)
+    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
+    const score_bias_view score_bias = score_bias_of(&tensors, forward, here);
     keep_bias(ring, forward, &score_bias, job.first_row, item, 0);
     sync_computing();
     const window_outputs out = {dq, dk, dv};

@@ -104,12 +104,21 @@ typedef struct key_tensors {
     score_bias_tensors score_bias;
 } key_tensors;
 
+/* Keys of a head in some windows. */
+typedef struct key_job {
+    uint head, first_key;
+    window_split windows;
+    uint flags; /* of the call */
+    int wide;   /* rows allow accesses of 16 bytes */
+} key_job;
+
 INLINE void fetch_window(const window_ring *ring, uint stage,
                          const key_tensors *from, const backward_args *args,
-                         ulong window, uint head, uint first_key, uint item,
-                         int wide)
+                         ulong window, const key_job *job, uint item)
 {
     const forward_args *forward = &args->forward;
+    const int wide = job->wide;
+    const uint head = job->head, first_key = job->first_key;
     const window_place place = find_place(forward, window);
     const uint count = min((uint)OWN_ROWS, NK - first_key);
     fetch_window_rows(window_rows(ring, stage, OWN_FIRST), from->k,
@@ -144,10 +153,11 @@ INLINE void measure_window(const window_ring *ring, uint stage, uint item)
  * there are stages for that. */
 #define LAG (STAGES > 2 ? 1 : 0)
 INLINE void fetch(const window_ring *ring, const key_tensors *from,
-                  const backward_args *args, window_split windows, uint head,
-                  uint first_key, uint item, int wide)
+                  const backward_args *args, const key_job *job, uint item)
 {
     const forward_args *forward = &args->forward;
+    const window_split windows = job->windows;
+    const uint head = job->head, first_key = job->first_key;
     NO_UNROLL_FOR (uint n = 0; n < windows.count + LAG; n++) {
         if (n < windows.count) {
             const fetched_numbers numbers = fetch_numbers(
@@ -159,8 +169,7 @@ INLINE void fetch(const window_ring *ring, const key_tensors *from,
             const fetched_regions regions = fetch_regions(
                 &from->score_bias, forward, window, first_key, 1, item);
             await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
-            fetch_window(ring, n % STAGES, from, args, window, head, first_key,
-                         item, wide);
+            fetch_window(ring, n % STAGES, from, args, window, job, item);
             keep_numbers(ring, n % STAGES, &numbers, item);
             keep_regions(ring, n % STAGES, &regions, item);
         } else {
@@ -342,6 +351,74 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
     hold_words(x->ds, BLOCK_ROWS / 4);
 }
 
+typedef struct key_outputs {
+    __global storage *dk, *dv;
+} key_outputs;
+
+/* Window n of the work-group's. */
+INLINE void compute_window(const window_ring *ring, const key_job *job,
+                           const key_outputs *out, const backward_args *args,
+                           uint n, uint wave, int lane)
+{
+    const forward_args *forward = &args->forward;
+    const uint flags = job->flags;
+    const int wide = job->wide;
+    const ulong window = forward->first_window + job->windows.first + n;
+    const uint stage = n % STAGES;
+    const uint of_warpgroup = first_of_warpgroup(wave) * WINDOW_PITCH;
+    const uint k_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup;
+    const uint v_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup;
+    const uint of_wave = wave % 4 * 16 * WINDOW_PITCH;
+    wave_keys keys = {
+        .wave = wave, .lane = lane, .region_value = forward->region_value};
+    key_state x;
+    await_phase(window_filled(ring, stage), n / STAGES % 2);
+    show_to_products();
+    const int regions = has_regions(window_regions(ring, stage));
+    const float ds_scale = load_number(wave_numbers(ring, stage));
+    float inverses[2] = {1.0f, 1.0f};
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+#if VARIANT == COSINE
+        inverses[r] =
+            load_number(own_numbers(ring, stage) +
+                        4 * (first_of_wave(wave) + lane / 4 + 8 * r));
+        keys.scale[r] = inverses[r];
+#else
+        keys.scale[r] = forward->scale;
+#endif
+    }
+    keys.factor = ds_scale / P_SCALE;
+    if (load_word(wave_numbers(ring, stage) + 4))
+        add_rows(&x, ring, stage, k_rows, v_rows, 1, regions, &keys);
+    else if (regions) /* a question for each tile would cost more */
+        add_rows(&x, ring, stage, k_rows, v_rows, 0, 1, &keys);
+    else
+        add_rows(&x, ring, stage, k_rows, v_rows, 0, 0, &keys);
+    const float back = inverse_ds_scale(ds_scale);
+    float factor[2];
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        factor[r] = VARIANT == COSINE ? back : back * forward->scale;
+#if VARIANT == COSINE
+    float along[2];
+    take_back_norm(x.dk, along, factor, inverses, k_rows + of_wave, lane);
+#endif
+    sync_warpgroup(wave / 4); /* all have read its keys */
+    const window_place place = find_place(forward, window);
+    if ((flags & ARG_DK) != 0)
+        store_window_rows(x.dk, factor, k_rows + of_wave, out->dk, &args->dk,
+                          &place, job->head,
+                          job->first_key + first_of_wave(wave), NK, lane,
+                          (flags & ARG_ADD_DK) != 0, wide);
+    factor[0] = factor[1] = 1.0f / P_SCALE;
+    if ((flags & ARG_DV) != 0)
+        store_window_rows(x.dv, factor, v_rows + of_wave, out->dv, &args->dv,
+                          &place, job->head,
+                          job->first_key + first_of_wave(wave), NK, lane,
+                          (flags & ARG_ADD_DV) != 0, wide);
+    WAVE_SYNC();
+    leave(window_was_read(ring, stage), lane);
+}
+
 __kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
 window_keys_wgmma(BACKWARD_PARAMETERS)
 {
@@ -356,85 +433,35 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
     DECLARE_REGISTERS();
     const uint head_blocks = forward->heads * args.key_blocks;
     const uint head_block = (uint)get_group_id(0) % head_blocks;
-    const uint head = head_block / args.key_blocks;
-    const uint first_key = head_block % args.key_blocks * BLOCK_KEYS;
-    const window_split windows =
-        find_split(forward, (uint)get_group_id(0) / head_blocks);
-    if (windows.count == 0)
+    const key_job job = {
+        .head = head_block / args.key_blocks,
+        .first_key = head_block % args.key_blocks * BLOCK_KEYS,
+        .windows = find_split(forward, (uint)get_group_id(0) / head_blocks),
+        .flags = flags,
+        .wide = wide};
+    if (job.windows.count == 0)
         return;
     if (item < 2 * STAGES)
         make_window_barrier(&ring, item);
     if (warpgroup != WARPGROUPS) /* the producer measures these rows, too */
-        clear_fill(&ring, first_key, NK, NQ, item);
+        clear_fill(&ring, job.first_key, NK, NQ, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (warpgroup == WARPGROUPS) {
         LEAVE_REGISTERS();
         const key_tensors from = {
             q, k, v, d_o, workspace + args.workspace, SCORE_BIAS_TENSORS};
-        fetch(&ring, &from, &args, windows, head, first_key, item % WARPGROUP,
-              wide);
+        fetch(&ring, &from, &args, &job, item % WARPGROUP);
         return;
     }
     TAKE_REGISTERS();
-    const work_tile here = {.window = forward->first_window, .head = head};
-    DECLARE_SCORE_BIAS(score_bias, *forward, here)
-    keep_bias(&ring, forward, &score_bias, first_key, item, 1);
+    const work_tile here = {.window = forward->first_window, .head = job.head};
+    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
+    const score_bias_view score_bias = score_bias_of(&tensors, forward, here);
+    keep_bias(&ring, forward, &score_bias, job.first_key, item, 1);
     sync_computing();
-    NO_UNROLL_FOR (uint n = 0; n < windows.count; n++) {
+    const key_outputs out = {dk, dv};
+    NO_UNROLL_FOR (uint n = 0; n < job.windows.count; n++) {
         HIDE_FROM_OPTIMIZER(lane); /* addresses that wait are too many */
-        const ulong window = forward->first_window + windows.first + n;
-        const uint stage = n % STAGES;
-        const uint of_warpgroup = first_of_warpgroup(wave) * WINDOW_PITCH;
-        const uint k_rows =
-            window_rows(&ring, stage, OWN_FIRST) + of_warpgroup;
-        const uint v_rows =
-            window_rows(&ring, stage, OWN_SECOND) + of_warpgroup;
-        const uint of_wave = wave % 4 * 16 * WINDOW_PITCH;
-        wave_keys keys = {
-            .wave = wave, .lane = lane, .region_value = forward->region_value};
-        key_state x;
-        await_phase(window_filled(&ring, stage), n / STAGES % 2);
-        show_to_products();
-        const int regions = has_regions(window_regions(&ring, stage));
-        const float ds_scale = load_number(wave_numbers(&ring, stage));
-        float inverses[2] = {1.0f, 1.0f};
-        UNROLL_FOR (int r = 0; r < 2; r++) {
-#if VARIANT == COSINE
-            inverses[r] =
-                load_number(own_numbers(&ring, stage) +
-                            4 * (first_of_wave(wave) + lane / 4 + 8 * r));
-            keys.scale[r] = inverses[r];
-#else
-            keys.scale[r] = forward->scale;
-#endif
-        }
-        keys.factor = ds_scale / P_SCALE;
-        if (load_word(wave_numbers(&ring, stage) + 4))
-            add_rows(&x, &ring, stage, k_rows, v_rows, 1, regions, &keys);
-        else if (regions) /* a question for each tile would cost more */
-            add_rows(&x, &ring, stage, k_rows, v_rows, 0, 1, &keys);
-        else
-            add_rows(&x, &ring, stage, k_rows, v_rows, 0, 0, &keys);
-        const float back = inverse_ds_scale(ds_scale);
-        float factor[2];
-        UNROLL_FOR (int r = 0; r < 2; r++)
-            factor[r] = VARIANT == COSINE ? back : back * forward->scale;
-#if VARIANT == COSINE
-        float along[2];
-        take_back_norm(x.dk, along, factor, inverses, k_rows + of_wave, lane);
-#endif
-        sync_warpgroup(warpgroup); /* all have read its keys */
-        const window_place place = find_place(forward, window);
-        if ((flags & ARG_DK) != 0)
-            store_window_rows(x.dk, factor, k_rows + of_wave, dk, &args.dk,
-                              &place, head, first_key + first_of_wave(wave),
-                              NK, lane, (flags & ARG_ADD_DK) != 0, wide);
-        factor[0] = factor[1] = 1.0f / P_SCALE;
-        if ((flags & ARG_DV) != 0)
-            store_window_rows(x.dv, factor, v_rows + of_wave, dv, &args.dv,
-                              &place, head, first_key + first_of_wave(wave),
-                              NK, lane, (flags & ARG_ADD_DV) != 0, wide);
-        WAVE_SYNC();
-        leave(window_was_read(&ring, stage), lane);
+        compute_window(&ring, &job, &out, &args, n, wave, lane);
     }
 }

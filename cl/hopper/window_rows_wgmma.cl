@@ -447,7 +447,8 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
     }
     TAKE_REGISTERS();
     const work_tile here = {.window = forward->first_window, .head = job.head};
-    DECLARE_SCORE_BIAS(score_bias, *forward, here)
+    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
+    const score_bias_view score_bias = score_bias_of(&tensors, forward, here);
     keep_bias(&ring, forward, &score_bias, job.first_row, item, 0);
     sync_computing();
     const row_outputs out = {lse, d_lse, dq, workspace};
