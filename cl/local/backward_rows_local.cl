@@ -219,9 +219,8 @@ INLINE void add_keys(float4 *sums_q, float tile[SCORE_ROWS][SCORE_COLS],
         }
     }
     UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
-#if !KEEPS_TILES
-        stage_k(memory, block, s * STAGE_DIMS, memory->k_inverse, lane);
-#endif
+        if (!KEEPS_TILES)
+            stage_k(memory, block, s * STAGE_DIMS, memory->k_inverse, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (row_tile.owns)
             add_product(sums_q + s * OUT_ROWS, memory, memory->k,
@@ -263,7 +262,9 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
     const int row_count = (int)(row_end - u.row);
     const grid_layout *grid = &forward->grid;
     const window_coord window = locate_window(grid, u.window);
-    DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, window)
+    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
+    const score_bias_view score_bias =
+        score_bias_at(&tensors, forward, u, &window);
     const token_list row_tokens =
         list_tokens(memory.row_tokens, grid, &window, u.row, row_count, lane);
     gradient_block at = {
@@ -304,12 +305,10 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
     float4 sums_q[DIM_STAGES * OUT_ROWS];
     start_sums(sums_q, &memory, lane);
 #endif
-#if KEEPS_TILES
-    if (!has_o_lse) {
+    if (KEEPS_TILES && !has_o_lse) {
         stage_q(&memory, &at, 0, 0, lane);
         stage_d_o(&memory, &at, 0, lane);
     }
-#endif
 
     const key_loop loop = loop_over_keys(forward, u.row, row_end);
     int passes = has_o_lse ? 0 : 1; /* of the keys */
@@ -322,12 +321,12 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
                 list_tokens(memory.key_tokens, grid, &window, at.keys.first,
                             (int)at.keys.count, lane);
             float tile[SCORE_ROWS][SCORE_COLS];
-#if KEEPS_TILES
-            stage_k(&memory, &at, 0, 0, lane);
-            if (pass == 0)
-                stage_v(&memory, &at, 0, lane);
-            barrier(CLK_LOCAL_MEM_FENCE);
-#endif
+            if (KEEPS_TILES) {
+                stage_k(&memory, &at, 0, 0, lane);
+                if (pass == 0)
+                    stage_v(&memory, &at, 0, lane);
+                barrier(CLK_LOCAL_MEM_FENCE);
+            }
             compute_logits(tile, &memory, &args, &score_bias, &at, coord,
                            lane);
 #if STATISTICS

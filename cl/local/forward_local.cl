@@ -134,12 +134,12 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                     if (is_stored(key, col, j))
                         acc[i][j] += scores[SCORE_AT(i, j)];
         if (channel + STAGE_DIMS >= HEAD_DIM) {
-#if VARIANT == COSINE
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
                 UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-                    acc[i][j] *= memory->q_factor[rows[i] - at->first_row] *
-                                 memory->k_factor[keys[j] - range.first];
-#endif
+                    if (VARIANT == COSINE)
+                        acc[i][j] *=
+                            memory->q_factor[rows[i] - at->first_row] *
+                            memory->k_factor[keys[j] - range.first];
             if (!SCORE_BIAS_FIRST)
                 add_score_bias(acc, args, score_bias, &at->k.tokens,
                                &at->k.tokens, rows, keys);
@@ -178,15 +178,15 @@ INLINE void compute_logits(const team_memory *memory, const forward_args *args,
                   COL_TILES * SCORE_COLS + at->zero, channel, 1.0f, 0, me,
                   at->wide);
             barrier(CLK_LOCAL_MEM_FENCE);
-#if VARIANT == COSINE
-            if (new_q)
-                accumulate_norms(memory->q_factor, memory->q, BLOCK_ROWS,
-                                 at->scale, channel, me);
-            accumulate_norms(memory->k_factor + key, memory->kv,
-                             min(STAGE_KEYS, BLOCK_KEYS - key), 1.0f, channel,
-                             me);
-            barrier(CLK_LOCAL_MEM_FENCE);
-#endif
+            if (VARIANT == COSINE) {
+                if (new_q)
+                    accumulate_norms(memory->q_factor, memory->q, BLOCK_ROWS,
+                                     at->scale, channel, me);
+                accumulate_norms(memory->k_factor + key, memory->kv,
+                                 min(STAGE_KEYS, BLOCK_KEYS - key), 1.0f,
+                                 channel, me);
+                barrier(CLK_LOCAL_MEM_FENCE);
+            }
             multiply_keys(memory, args, score_bias, at, range, key, channel,
                           me);
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -197,7 +197,6 @@ INLINE void compute_logits(const team_memory *memory, const forward_args *args,
  * not see; no other is negative. */
 #define UNSEEN_BITS 0x80000000u
 
-#if VARIANT == SLIDING
 /* Puts `value` where a row does not see four keys from `key` on. */
 INLINE float4 hide_unseen(float4 x, float value, const forward_args *args,
                           span seen, uint key)
@@ -208,7 +207,60 @@ INLINE float4 hide_unseen(float4 x, float value, const forward_args *args,
     x.w = sees(args, seen, key + 3) ? x.w : value;
     return x;
 }
-#endif
+
+/* A work-item's part of a row of logits: every ROW_ITEMS-th quad. */
+typedef struct row_part {
+    __local float4 *line;
+    int works; /* is there such a row? */
+    int part;
+    span seen; /* what it sees, if keys are mixed */
+} row_part;
+
+/* The largest logit. */
+INLINE float find_top(const row_part *row, const forward_args *args,
+                      key_range range)
+{
+    const int count = (int)range.count;
+    float top = -INFINITY;
+    for (int first = 0; first < CEIL_DIV(count, 4); first += ROW_ITEMS) {
+        const int c = first + row->part;
+        if (!row->works || c >= CEIL_DIV(count, 4))
+            continue;
+        float4 x = row->line[c];
+        if (VARIANT == SLIDING && range.mixed)
+            x = hide_unseen(x, -INFINITY, args, row->seen,
+                            range.first + c * 4);
+        const int rest = count - c * 4;
+        if (rest < 4) { /* no logits behind the last key */
+            x.w = -INFINITY;
+            x.z = rest < 3 ? -INFINITY : x.z;
+            x.y = rest < 2 ? -INFINITY : x.y;
+            row->line[c] = x;
+        }
+        top = fmax(top, fmax(fmax(x.x, x.y), fmax(x.z, x.w)));
+    }
+    return top;
+}
+
+/* Logits become exponentials; returns their sum. */
+INLINE float weigh(const row_part *row, const forward_args *args,
+                   key_range range, float softmax_max)
+{
+    const int quads = CEIL_DIV((int)range.count, 4);
+    float4 sums = (float4)(0.0f);
+    for (int first = 0; first < quads; first += ROW_ITEMS) {
+        const int c = first + row->part;
+        if (!row->works || c >= quads)
+            continue;
+        float4 p = WEIGHT(row->line[c], softmax_max);
+        if (VARIANT == SLIDING && range.mixed)
+            p = hide_unseen(p, as_float(UNSEEN_BITS), args, row->seen,
+                            range.first + c * 4);
+        row->line[c] = p;
+        sums += p;
+    }
+    return (sums.x + sums.y) + (sums.z + sums.w);
+}
 
 /* Turns the logits of the rows into exponentials and sums them. Holds
  * barriers; the caller's next barrier publishes the result. */
@@ -217,78 +269,40 @@ INLINE void exponentiate(const team_memory *memory, const forward_args *args,
                          int lane)
 {
     HIDE_FROM_OPTIMIZER(lane);
-    const int part = lane % ROW_ITEMS;
-    const int count = (int)range.count;
-    const int quads = CEIL_DIV(count, 4);
     for (int done = 0; done < BLOCK_ROWS; done += ROWS_AT_ONCE) {
         const int r = done + lane / ROW_ITEMS;
-        const int works = r < row_count;
-        __local float4 *line = memory->scores + r * SCORE_PITCH;
-#if VARIANT == SLIDING
-        span seen = {0, 0};
-        if (range.mixed && works)
-            seen = visible_span(args, first_row + r);
-#endif
-        float top = -INFINITY;
-        for (int first = 0; first < quads; first += ROW_ITEMS) {
-            const int c = first + part;
-            if (!works || c >= quads)
-                continue;
-            float4 x = line[c];
-#if VARIANT == SLIDING
-            if (range.mixed)
-                x = hide_unseen(x, -INFINITY, args, seen, range.first + c * 4);
-#endif
-            const int rest = count - c * 4;
-            if (rest < 4) { /* no logits behind the last key */
-                x.w = -INFINITY;
-                x.z = rest < 3 ? -INFINITY : x.z;
-                x.y = rest < 2 ? -INFINITY : x.y;
-                line[c] = x;
-            }
-            top = fmax(top, fmax(fmax(x.x, x.y), fmax(x.z, x.w)));
+        row_part row = {.line = memory->scores + r * SCORE_PITCH,
+                        .works = r < row_count,
+                        .part = lane % ROW_ITEMS};
+        if (VARIANT == SLIDING && range.mixed && row.works)
+            row.seen = visible_span(args, first_row + r);
+        float top = find_top(&row, args, range);
+        if (ROW_ITEMS > 1) {
+            if (row.works)
+                memory->part_max[r * ROW_ITEMS + row.part] = top;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int i = 0; i < ROW_ITEMS; i++)
+                if (row.works)
+                    top = fmax(top, memory->part_max[r * ROW_ITEMS + i]);
         }
-#if ROW_ITEMS > 1
-        if (works)
-            memory->part_max[r * ROW_ITEMS + part] = top;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int i = 0; i < ROW_ITEMS; i++)
-            if (works)
-                top = fmax(top, memory->part_max[r * ROW_ITEMS + i]);
-#endif
         const float earlier =
-            STREAMING && works ? memory->row_max[r] : -INFINITY;
+            STREAMING && row.works ? memory->row_max[r] : -INFINITY;
         top = fmax(top, earlier);
-#if STREAMING && ROW_ITEMS > 1
-        barrier(CLK_LOCAL_MEM_FENCE); /* all have read row_max */
-#endif
+        if (STREAMING && ROW_ITEMS > 1)
+            barrier(CLK_LOCAL_MEM_FENCE); /* all have read row_max */
         /* a row that has seen nothing has no maximum to subtract */
         const float softmax_max = top == -INFINITY ? 0.0f : top;
-        const float rescale = exp2((earlier - softmax_max) * LOG2E);
-        float4 sums = (float4)(0.0f);
-        for (int first = 0; first < quads; first += ROW_ITEMS) {
-            const int c = first + part;
-            if (!works || c >= quads)
-                continue;
-            float4 p = exp2((line[c] - softmax_max) * LOG2E);
-#if VARIANT == SLIDING
-            if (range.mixed)
-                p = hide_unseen(p, as_float(UNSEEN_BITS), args, seen,
-                                range.first + c * 4);
-#endif
-            line[c] = p;
-            sums += p;
-        }
-        if (works) {
-            __local float *row_sum = memory->row_sum + r * ROW_ITEMS + part;
-            const float sum = (sums.x + sums.y) + (sums.z + sums.w);
+        const float rescale = WEIGHT(earlier, softmax_max);
+        const float sum = weigh(&row, args, range, softmax_max);
+        if (row.works) {
+            __local float *row_sum =
+                memory->row_sum + r * ROW_ITEMS + row.part;
             *row_sum = STREAMING ? FMA(rescale, *row_sum, sum) : sum;
         }
-        if (works && part == 0) {
+        if (row.works && row.part == 0) {
             memory->row_max[r] = top;
-#if STREAMING
-            memory->row_rescale[r] = rescale;
-#endif
+            if (STREAMING)
+                memory->row_rescale[r] = rescale;
         }
     }
 }
@@ -403,7 +417,6 @@ INLINE void store_lse(const team_memory *memory, const forward_args *args,
     }
 }
 
-#if STREAMING
 /* Before the first block of keys. */
 INLINE void clear_sums(float4 out[KEPT_STAGES][OUT_ROWS],
                        const team_memory *memory, int lane)
@@ -419,7 +432,6 @@ INLINE void clear_sums(float4 out[KEPT_STAGES][OUT_ROWS],
             memory->row_max[r] = -INFINITY;
     }
 }
-#endif
 
 __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 SUB_GROUP_SIZE void
@@ -470,7 +482,9 @@ forward_local(FORWARD_PARAMETERS)
     const uint kv_head = u.head / args.heads_per_kv_head;
     const uint row_end = min(u.row + args.block_rows, (uint)NQ);
     const window_coord coord = locate_window(&args.grid, u.window);
-    DECLARE_SCORE_BIAS_AT(score_bias, args, u, coord)
+    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
+    const score_bias_view score_bias =
+        score_bias_at(&tensors, &args, u, &coord);
     const token_list tokens = {&args.grid, &coord};
     const team_work_tile at = {
         .q = {q + plane(&args.q, coord.grid, u.head), &args.q, tokens, 0},
@@ -491,9 +505,8 @@ forward_local(FORWARD_PARAMETERS)
     const int stores = owns && index < args.work_tiles;
     const out_tile tile = {owns, lane / STAGE_QUADS, quad};
     float4 out[KEPT_STAGES][OUT_ROWS];
-#if STREAMING
-    clear_sums(out, &memory, lane);
-#endif
+    if (STREAMING)
+        clear_sums(out, &memory, lane);
 
     const key_loop loop = loop_over_keys(&args, u.row, row_end);
     for (uint b = 0; b < loop.blocks; b++) {
@@ -520,13 +533,12 @@ forward_local(FORWARD_PARAMETERS)
             barrier(CLK_LOCAL_MEM_FENCE);
     }
 
-#if STREAMING
-    barrier(CLK_LOCAL_MEM_FENCE);
-    UNROLL_FOR (int d = 0; d < DIM_STAGES; d++)
-        if (stores)
+    if (STREAMING)
+        barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL_FOR (int d = 0; d < KEPT_STAGES; d++)
+        if (STREAMING && stores)
             store_out(out[d], &memory, &args, &at, &coord, o, tile,
                       d * STAGE_DIMS + quad * 4);
-#endif
     if ((args.flags & ARG_LSE) != 0 && index < args.work_tiles)
         store_lse(&memory, &args, &at, &coord,
                   lse + plane(&args.lse, coord.grid, u.head), lane);

@@ -189,7 +189,6 @@ INLINE void stage_v(const gradient_memory *memory, const gradient_block *block,
           KV_ROWS, channel, 1.0f, 0, lane, block->wide);
 }
 
-#if KEEPS_TILES
 /* All four; loads of all of them are under way at once. */
 INLINE void stage_tiles(const gradient_memory *memory,
                         const gradient_block *block, int lane)
@@ -226,7 +225,6 @@ INLINE void stage_tiles(const gradient_memory *memory,
     stage_q(memory, block, 0, 0, lane);
     stage_d_o(memory, block, 0, lane);
 }
-#endif
 
 /* What the kernel before left of the rows. */
 INLINE void load_statistics(const gradient_memory *memory,

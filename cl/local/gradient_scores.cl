@@ -60,6 +60,38 @@ INLINE __local float *tile_weights(const gradient_memory *memory,
            coord.col;
 }
 
+/* -inf where there is no row or key, the row is padding or does not see the
+ * key, given whose logits a work-item has. */
+INLINE void hide_keys(float tile[SCORE_ROWS][SCORE_COLS],
+                      const forward_args *forward, const gradient_block *block,
+                      tile_coord coord, const int *rows, const int *keys)
+{
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            if (!has_row(block, coord, i) || !has_key(block, coord, j))
+                tile[i][j] = -INFINITY;
+    if (PADDING && block->has_padding) {
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+            const token t = token_of(&block->q.tokens, rows[i]);
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                tile[i][j] = EXISTS(t) ? tile[i][j] : -INFINITY;
+        }
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
+            const token t = token_of(&block->k.tokens, keys[j]);
+            UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+                if (PADDING == 2 && !EXISTS(t))
+                    tile[i][j] = -INFINITY;
+        }
+    }
+    if (VARIANT == SLIDING && block->keys.mixed)
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+            const span seen = visible_span(forward, rows[i]);
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                if (!sees(forward, seen, keys[j]))
+                    tile[i][j] = -INFINITY;
+        }
+}
+
 /* tile = the logits of the work-item's tile, -inf where there is no row or
  * key, the row is padding or does not see the key. Ends with a barrier where
  * it staged. */
@@ -89,64 +121,35 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
     if (VARIANT == DOT && coord.owns)
         add_score_bias(tile, forward, score_bias, &block->q.tokens,
                        &block->k.tokens, rows, keys);
-#if KEEPS_TILES
-    if (coord.owns)
-        multiply_rows(tile, memory->q, memory->k, coord.row, coord.col,
-                      COL_TILES);
-#else
+    /* where tiles stay, all channels are there */
     for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS) {
-        stage_q(memory, block, channel, 0, lane);
-        stage_k(memory, block, channel, 0, lane);
-        barrier(CLK_LOCAL_MEM_FENCE);
-#if VARIANT == COSINE
-        accumulate_norms(memory->q_inverse, memory->q, Q_ROWS, 1.0f, channel,
-                         lane);
-        accumulate_norms(memory->k_inverse, memory->k, KV_ROWS, 1.0f, channel,
-                         lane);
-#endif
+        if (!KEEPS_TILES) {
+            stage_q(memory, block, channel, 0, lane);
+            stage_k(memory, block, channel, 0, lane);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            accumulate_norms(memory->q_inverse, memory->q, Q_ROWS, 1.0f,
+                             channel, lane);
+            accumulate_norms(memory->k_inverse, memory->k, KV_ROWS, 1.0f,
+                             channel, lane);
+        }
         if (coord.owns)
             multiply_rows(tile, memory->q, memory->k, coord.row, coord.col,
                           COL_TILES);
-        barrier(CLK_LOCAL_MEM_FENCE);
+        if (!KEEPS_TILES)
+            barrier(CLK_LOCAL_MEM_FENCE);
     }
-#endif
     if (!coord.owns)
         return;
-#if VARIANT == COSINE
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            tile[i][j] *= block->scale *
-                          memory->q_inverse[coord.row + ROW_TILES * i] *
-                          memory->k_inverse[coord.col + COL_TILES * j];
-    add_score_bias(tile, forward, score_bias, &block->q.tokens,
-                   &block->k.tokens, rows, keys);
-#endif
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            if (!has_row(block, coord, i) || !has_key(block, coord, j))
-                tile[i][j] = -INFINITY;
-    if (PADDING && block->has_padding) {
-        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-            const token t = token_of(&block->q.tokens, rows[i]);
+    if (VARIANT == COSINE) {
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-                tile[i][j] = EXISTS(t) ? tile[i][j] : -INFINITY;
-        }
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-            const token t = token_of(&block->k.tokens, keys[j]);
-            UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-                if (PADDING == 2 && !EXISTS(t))
-                    tile[i][j] = -INFINITY;
-        }
+                tile[i][j] *= block->scale *
+                              memory->q_inverse[coord.row + ROW_TILES * i] *
+                              memory->k_inverse[coord.col + COL_TILES * j];
+        add_score_bias(tile, forward, score_bias, &block->q.tokens,
+                       &block->k.tokens, rows, keys);
     }
-#if VARIANT == SLIDING
-    if (block->keys.mixed)
-        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-            const span seen = visible_span(forward, rows[i]);
-            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-                if (!sees(forward, seen, keys[j]))
-                    tile[i][j] = -INFINITY;
-        }
-#endif
+    hide_keys(tile, forward, block, coord, rows, keys);
 }
 
 /* tile = dP = dO V^T. The last channels of dO stay; ends with a barrier where
@@ -159,21 +162,18 @@ INLINE void multiply_d_o(float tile[SCORE_ROWS][SCORE_COLS],
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             tile[i][j] = 0.0f;
-#if KEEPS_TILES
-    if (coord.owns)
-        multiply_rows(tile, memory->d_o, memory->v, coord.row, coord.col,
-                      COL_TILES);
-#else
     for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS) {
-        stage_d_o(memory, block, channel, lane);
-        stage_v(memory, block, channel, lane);
-        barrier(CLK_LOCAL_MEM_FENCE);
+        if (!KEEPS_TILES) {
+            stage_d_o(memory, block, channel, lane);
+            stage_v(memory, block, channel, lane);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
         if (coord.owns)
             multiply_rows(tile, memory->d_o, memory->v, coord.row, coord.col,
                           COL_TILES);
-        barrier(CLK_LOCAL_MEM_FENCE);
+        if (!KEEPS_TILES)
+            barrier(CLK_LOCAL_MEM_FENCE);
     }
-#endif
 }
 
 /* The logits less row_max become exponentials, in place and in local memory;
@@ -190,7 +190,7 @@ INLINE void store_exponentials(float tile[SCORE_ROWS][SCORE_COLS],
         /* a row that has seen nothing has no maximum to subtract */
         const float softmax_max = top == -INFINITY ? 0.0f : top;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-            tile[i][j] = exp2((tile[i][j] - softmax_max) * LOG2E);
+            tile[i][j] = WEIGHT(tile[i][j], softmax_max);
             if (multiplies)
                 tile[i][j] *= factor;
             if (is_stored(coord, j))
@@ -275,7 +275,7 @@ INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
         UNROLL_FOR (int c = 0; c < COL_TILES; c++)
             top = fmax(top, memory->parts[r * COL_TILES + c]);
         const float softmax_max = top == -INFINITY ? 0.0f : top;
-        const float rescale = exp2((earlier - softmax_max) * LOG2E);
+        const float rescale = WEIGHT(earlier, softmax_max);
         memory->row_max[r] = top;
         memory->row_sum[r] *= rescale;
         memory->row_delta[r] *= rescale;

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tiles of gradients in registers: what a work-item sums of the products of P
- * and dS with staged matrices, and how that is stored.
- *
- *   UNROLLED_ROWS rows of a product with transposed weights without a jump in
- *                 between; divides Q_ROWS */
+ * and dS with staged matrices, and how that is stored. */
 #include "local/gradient_scores.cl"
 
-#ifndef UNROLLED_ROWS
+/* Rows of a product with transposed weights without a jump in between. */
 #define UNROLLED_ROWS SCORE_ROWS
-#endif
 
 /* sums[i] += rows out_row + OUT_TILES * i of weights times a staged matrix,
  * one quad of channels. */
@@ -127,7 +123,6 @@ INLINE void store_gradient(float4 *sums, const int tile_rows,
         move_gradient(sums, tile_rows, &own, to, &there, 0, 0);
 }
 
-#if PADDING == 1
 /* pad_sums[stage] += sums[stage][row of the tile] of the padding's tokens. */
 INLINE void add_padding(float4 *pad_sums, const float4 *sums,
                         const int tile_rows, const gradient_tile *tile,
@@ -143,7 +138,6 @@ INLINE void add_padding(float4 *pad_sums, const float4 *sums,
                 pad_sums[s] += sums[s * tile_rows + i];
     }
 }
-#endif
 
 /* Gradients with respect to rows of length 1 are taken back to rows x of any
  * length: (d - x^ (x^ . d)) / |x|. Below the smallest norm x^ is just a

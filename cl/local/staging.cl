@@ -16,11 +16,7 @@
 /* What a staged row is multiplied by. */
 INLINE float row_factor(float factor, __local const float *factors, int row)
 {
-#if SCALES_ROWS
-    return factors ? factors[row] * factor : factor;
-#else
-    return factor;
-#endif
+    return SCALES_ROWS && factors ? factors[row] * factor : factor;
 }
 
 /* An aligned access to global memory, and the same elements as fp32. */
@@ -54,25 +50,20 @@ INLINE void load_rows(wide_quads x[LOADS_AHEAD], const token_rows *matrix,
 {
     const int exists =
         HEAD_DIM % STAGE_DIMS == 0 || channel < HEAD_DIM ? count : 0;
-#if !GRID
     __global const storage *from =
         matrix->plane + (ulong)(first + row) * matrix->layout->row + channel;
-    const ulong step = (ulong)STAGE_DOWN * matrix->layout->row;
-#endif
     UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
         const int r = row + STAGE_DOWN * i;
         x[i] = 0.0f;
         if (r < exists) {
-#if GRID
-            const token t = token_of(&matrix->tokens, first + r);
-            __global const storage *from = channels_of(matrix, &t, channel, 1);
+            if (GRID) {
+                const token t = token_of(&matrix->tokens, first + r);
+                from = channels_of(matrix, &t, channel, 1);
+            }
             if (!ARE_ZEROS(from))
-#endif
                 x[i] = load_wide(from);
         }
-#if !GRID
-        from += step;
-#endif
+        from += (ulong)STAGE_DOWN * matrix->layout->row;
     }
 }
 
@@ -92,6 +83,46 @@ INLINE void store_rows(const wide_quads x[LOADS_AHEAD], __local float4 *tile,
 }
 #endif
 
+#if WIDE
+/* What stage does, in aligned accesses. */
+INLINE void stage_wide(__local float4 *tile, const token_rows *matrix,
+                       uint first, int count, int rows, int channel,
+                       float factor, __local const float *factors, int lane)
+{
+    const int own_row = STAGE_ROW(lane), c = STAGE_COLUMN(lane);
+    const int end = own_row < STAGE_DOWN ? rows : 0;
+#if LOADS_AHEAD > 1
+    for (int done = 0; done < rows; done += LOADS_AHEAD * STAGE_DOWN) {
+        wide_quads x[LOADS_AHEAD];
+        const int row = done + own_row;
+        load_rows(x, matrix, first, row, min(count, end), channel + c);
+        store_rows(x, tile, row, end, c, factor, factors);
+    }
+#else
+    __local float4 *to = tile + own_row * DIM_PITCH + c / 4;
+    __global const storage *from =
+        matrix->plane + (ulong)(first + own_row) * matrix->layout->row +
+        (channel + c);
+    const int exists = channel + c < HEAD_DIM ? count : 0;
+    for (int done = 0; done < rows; done += STAGE_DOWN) {
+        const int r = done + own_row;
+        if (r < end) {
+            if (GRID) {
+                const token t = token_of(&matrix->tokens, first + r);
+                from = channels_of(matrix, &t, channel + c, 1);
+            }
+            const wide_quads x = r < exists && !ARE_ZEROS(from)
+                                     ? load_wide(from)
+                                     : (wide_quads)(0.0f);
+            store_staged(x * row_factor(factor, factors, r), to);
+        }
+        to += STAGE_DOWN * DIM_PITCH;
+        from += (ulong)STAGE_DOWN * matrix->layout->row;
+    }
+#endif
+}
+#endif
+
 /* Copies rows first .. first + count of `matrix`, STAGE_DIMS channels from
  * `channel` on, to local memory as fp32 times `factor` and, where given, each
  * row's own of `factors`; zeros fill `rows` rows. */
@@ -100,51 +131,10 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
                   __local const float *factors, int lane, int wide)
 {
     HIDE_FROM_OPTIMIZER(lane);
-#if WIDE && LOADS_AHEAD > 1
+#if WIDE
     if (wide) {
-        const int c = STAGE_COLUMN(lane);
-        const int end = STAGE_ROW(lane) < STAGE_DOWN ? rows : 0;
-        for (int done = 0; done < rows; done += LOADS_AHEAD * STAGE_DOWN) {
-            wide_quads x[LOADS_AHEAD];
-            const int row = done + STAGE_ROW(lane);
-            load_rows(x, matrix, first, row, min(count, end), channel + c);
-            store_rows(x, tile, row, end, c, factor, factors);
-        }
-        return;
-    }
-#elif WIDE
-    if (wide) {
-        const int down = STAGE_DOWN;
-        const int first_row = STAGE_ROW(lane);
-        const int c = STAGE_COLUMN(lane);
-        __local float4 *to = tile + first_row * DIM_PITCH + c / 4;
-#if !GRID
-        __global const storage *from =
-            matrix->plane + (ulong)(first + first_row) * matrix->layout->row +
-            (channel + c);
-        const ulong step = (ulong)down * matrix->layout->row;
-#endif
-        const int exists = channel + c < HEAD_DIM ? count : 0;
-        for (int done = 0; done < rows; done += down) {
-            const int r = done + first_row;
-            if (first_row < down && r < rows) {
-#if GRID
-                const token t = token_of(&matrix->tokens, first + r);
-                __global const storage *from =
-                    channels_of(matrix, &t, channel + c, 1);
-                const int is_there = r < exists && !ARE_ZEROS(from);
-#else
-                const int is_there = r < exists;
-#endif
-                const wide_quads x =
-                    is_there ? load_wide(from) : (wide_quads)(0.0f);
-                store_staged(x * row_factor(factor, factors, r), to);
-            }
-            to += down * DIM_PITCH;
-#if !GRID
-            from += step;
-#endif
-        }
+        stage_wide(tile, matrix, first, count, rows, channel, factor, factors,
+                   lane);
         return;
     }
 #endif
@@ -170,8 +160,7 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
 INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
                              int rows, float factor, int channel, int lane)
 {
-#if VARIANT == COSINE
-    for (int done = 0; done < rows; done += TEAM) {
+    for (int done = 0; VARIANT == COSINE && done < rows; done += TEAM) {
         const int r = done + lane;
         if (r >= rows)
             continue;
@@ -186,7 +175,6 @@ INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
         norms[r] =
             channel + STAGE_DIMS < HEAD_DIM ? sum : factor * inverse_norm(sum);
     }
-#endif
 }
 
 /* sums[i][j] += the product of rows row + ROW_TILES * i of one staged matrix

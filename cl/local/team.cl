@@ -71,3 +71,5 @@ REQUIRE(LIMITS_REGISTERS)
 #else
 #define HIDE_FROM_OPTIMIZER(lane)
 #endif
+
+#define EXP2(x) exp2(x) /* of weights (weights.h) */

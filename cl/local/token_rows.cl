@@ -76,10 +76,8 @@ INLINE float4 load_quad(const token_rows *rows, const token *t, int channel,
         channels_of(rows, t, channel, rows->layout->column);
     if (ARE_ZEROS(from))
         return (float4)(0.0f);
-#if WIDE
-    if (wide)
+    if (WIDE && wide)
         return load4_aligned(from);
-#endif
     float x[4];
     UNROLL_FOR (int i = 0; i < 4; i++)
         x[i] = channel + i < HEAD_DIM
@@ -96,12 +94,10 @@ INLINE void store_quad(float4 x, __global storage *plane,
     const uint column = WIDE && wide ? 1 : layout->column;
     __global storage *to = plane + (token_offset(layout, t) +
                                     (plane_offset)(uint)channel * column);
-#if WIDE
-    if (wide) {
+    if (WIDE && wide) {
         store4_aligned(x, to);
         return;
     }
-#endif
     const float parts[4] = {x.x, x.y, x.z, x.w};
     UNROLL_FOR (int i = 0; i < 4; i++)
         if (channel + i < HEAD_DIM)
