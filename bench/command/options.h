@@ -7,7 +7,7 @@
 #include "measure/workload.h"
 
 #define MOST_TEXTS 64
-/* Of a run; more than a day is nobody's wish. */
+/* How long a run may take: more than a day is nobody's wish. */
 #define LEAST_SECONDS 0.1
 #define MOST_SECONDS 86400.0
 

@@ -9,7 +9,7 @@
 /* Seconds besides timed calls, before the device has shown something. */
 #define FIRST_OVERHEAD 0.5
 
-/* As the summary tells them apart. */
+/* What the summary tells apart. */
 typedef enum case_kind {
     CASE_WINDOW,
     CASE_MAP,

@@ -41,7 +41,7 @@ typedef struct schedule {
 /* `unfused`: such comparisons are possible. False: out of memory. */
 bool schedule_make(const options *o, bool unfused, schedule *s);
 void schedule_free(schedule *s);
-/* For the next device, of which nothing is known. */
+/* Begins anew for the next device, of which nothing is known. */
 void schedule_restart(schedule *s);
 size_t schedule_rows(const schedule *s);
 

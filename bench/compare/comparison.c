@@ -52,7 +52,8 @@ static double seconds_left(const run_state *run)
     return run->o->seconds - (now_seconds() - run->start);
 }
 
-/* Of the present device's time; what it does not need the next one gets. */
+/* What is left of the present device's time. What it does not need, the next
+ * one gets. */
 static double device_left(const run_state *run)
 {
     return run->device_end - now_seconds();
@@ -80,7 +81,7 @@ static void finish(run_state *run, double start, double timed)
     schedule_finish(&run->plan, fmax(now_seconds() - start - timed, 0));
 }
 
-/* ... was left out, or cost nothing. */
+/* The present unit was left out, or cost nothing. */
 static void skip(run_state *run) { schedule_finish(&run->plan, -1); }
 
 static void progress(const run_state *run, const char *name, const char *what)
@@ -345,7 +346,7 @@ static void measure_again(const run_state *run, device_state *d)
                          device->fma_rate * 1e-9);
 }
 
-/* As it was found, before anything is measured. */
+/* Writes down what the device is, before anything is measured. */
 static bool open_device(run_state *run, cl_device_id id, const char *name,
                         device_state *d)
 {

@@ -26,7 +26,7 @@ void row_measure(const bench_device *device, const test_case *c,
 int row_calls(const bench_device *device, const test_case *c, bench_pass pass,
               double seconds, double efficiency);
 
-/* The same without measuring: what follows from case and pass alone. */
+/* Fills in what follows from case and pass alone, without measuring. */
 void row_describe(const test_case *c, bench_pass pass, report_row *row);
 
 #endif

@@ -165,8 +165,8 @@ static void release(unfused *u)
 
 /* ---- Timing ---- */
 
-/* To be called whenever timed_items changes: the backward pass finds P. False
- * if that fails. */
+/* Computes the P that the backward pass finds; needed again whenever
+ * timed_items changes. False if that fails. */
 static bool provide_p(unfused *u)
 {
     return u->w.pass != BENCH_BACKWARD ||

@@ -74,7 +74,7 @@ __kernel void project(__global const float *x, __global const float *norm,
     along[row] = dot;
 }
 
-/* Of each window-head; behind the clamp the scale stands still. */
+/* Sums of each window-head; behind the clamp the scale stands still. */
 __kernel void sum_queries(__global const float *along,
                           __global const float *logit_scale,
                           __global float *sums)

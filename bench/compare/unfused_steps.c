@@ -7,8 +7,8 @@
 
 /* ---- Memory ---- */
 
-/* As many partial sums as each sums windows, so that a GPU is busy in both
- * stages. */
+/* There are as many partial sums as each sums windows, so that a GPU is busy
+ * in both stages. */
 static size_t parts_of(const test_case *c)
 {
     return (size_t)ceil(sqrt((double)c->windows));
@@ -215,7 +215,7 @@ static matrix keys_of(const unfused *u, cl_mem mem)
     return m;
 }
 
-/* Of Q K^T; the cosine variant's comes in the kernels. */
+/* The scale of Q K^T; the cosine variant's comes in the kernels. */
 static float scale_of(const test_case *c)
 {
     return c->variant == WINATTN_COSINE ? 1.0f

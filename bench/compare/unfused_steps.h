@@ -5,7 +5,7 @@
 
 #include "compare/unfused.h"
 
-/* Of unfused.cl and unfused_backward.cl. */
+/* The kernels of unfused.cl and unfused_backward.cl. */
 typedef enum unfused_kernel {
     UNFUSED_NORMS,
     UNFUSED_SOFTMAX,

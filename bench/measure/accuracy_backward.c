@@ -134,7 +134,7 @@ static double compare(const workload *w, int variant, storage_kind kind,
     return worst;
 }
 
-/* Of rows of a window-head, of dq, dk or dv. */
+/* The error of rows of a window-head, of dq, dk or dv. */
 static double rows_error(sampler *from, tensor_id id, cl_mem mem,
                          size_t window, size_t head, size_t first, size_t rows,
                          const double *want, const double *size, double *got)
@@ -148,7 +148,7 @@ static double rows_error(sampler *from, tensor_id id, cl_mem mem,
                    rows, (size_t)w->c.dim, want, size, got);
 }
 
-/* Of `count` sums that lie at `first`. */
+/* The error of `count` sums that lie at `first`. */
 static double sums_differ(const workload *w, tensor_id id, cl_mem mem,
                           size_t first, size_t count, const double *want,
                           const double *size, double *got)
@@ -174,8 +174,8 @@ static bool run_oracle(sampler *from, size_t window, size_t head, size_t first,
     return true;
 }
 
-/* The same of the query heads that share a key head, with dk and dv summed.
- * *dq becomes the error of dq. */
+/* The oracle's gradients of the query heads that share a key head, with dk and
+ * dv summed. *dq becomes the error of dq. */
 static bool run_group(sampler *from, size_t window, size_t kv_head,
                       size_t first, size_t rows, gradients *g, double *dq)
 {

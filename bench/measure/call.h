@@ -12,7 +12,7 @@ typedef struct bench_call {
     size_t workspace_size;
 } bench_call;
 
-/* To be closed even if it fails. */
+/* A call is closed even if this fails. */
 winattn_status call_open(const bench_device *device, const test_case *c,
                          cl_bitfield passes, bench_call *call);
 void call_close(bench_call *call);

@@ -12,8 +12,9 @@
 #include "base/text.h"
 
 #define BATCHES 5
-/* Of a burst: calls at least, and seconds: what the host takes until the first
- * of them runs, 0.02 to 0.1 ms, would show in 20 short ones. */
+/* A burst has at least so many calls, and takes so many seconds: what the host
+ * takes until the first of them runs, 0.02 to 0.1 ms, would show in 20 short
+ * ones. */
 #define BURST_CALLS 20u
 #define BURST_SECONDS 0.01
 #define BURST_PAUSE 0.05 /* seconds */

@@ -42,7 +42,7 @@ void measure_ceilings(bench_device *device);
 
 double now_seconds(void);
 
-/* Of a .cl file here, embedded by CMake. */
+/* The text of a .cl file here, embedded by CMake. */
 const char *bench_source(const char *name);
 
 /* Enqueues the round-th call of what is timed. */

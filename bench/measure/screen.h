@@ -18,7 +18,8 @@ typedef struct bench_screen {
  * the file cannot be written. */
 bool screen_open(const char *log, bench_screen *screen);
 
-/* Of a file, after all streams were flushed; 0 if there is none. */
+/* How many lines a file has, after all streams were flushed; 0 if there is
+ * none. */
 size_t screen_count_lines(const char *path);
 
 #endif

@@ -54,18 +54,18 @@ double workload_tokens(const test_case *c);
 /* What a plan of the case computes. */
 winattn_desc workload_desc(const test_case *c);
 
-/* For about so many calls: fewer need fewer buffers. False if memory does not
- * suffice. */
+/* Makes buffers for about so many calls: fewer need fewer. False if memory
+ * does not suffice. */
 bool workload_create(const bench_device *device, const test_case *c,
                      bench_pass pass, int calls, workload *w);
-/* The same numbers, converted to fp32. */
+/* Makes them of the same numbers, converted to fp32. */
 bool workload_create_widened(const bench_device *device, const test_case *c,
                              bench_pass pass, int calls, workload *w);
 void workload_release(workload *w);
 /* Makes the outputs of the first set NaN again; false if that fails. */
 bool workload_poison(const workload *w);
 winattn_forward workload_forward(const workload *w, unsigned round);
-/* Without a workspace. */
+/* The call has no workspace. */
 winattn_backward workload_backward(const workload *w, unsigned round);
 
 /* Bytes that a call must move: forward q, k, v, o once each; backward q, k, v,

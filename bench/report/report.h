@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Of the JSON form; bench/merge reads no file of another number. */
+/* The number of the JSON form; bench/merge reads no file of another one. */
 #define REPORT_FORMAT 1
 #define REPORT_REASON_SIZE 512
 
@@ -32,7 +32,7 @@ typedef enum report_outcome {
     REPORT_FAILED /* a call did, or what it computed is wrong */
 } report_outcome;
 
-/* Of a row or comparison that was left out. */
+/* What a row or comparison says that was left out. */
 #define REPORT_NO_TIME_NOTE "no time was left"
 
 typedef struct report_row {
@@ -51,8 +51,8 @@ typedef struct report_row {
     /* MB of device memory besides the tensors that the caller has, with all
      * windows at once; NaN: unknown. */
     double memory, unfused_memory;
-    /* The same with one kernel after the other, see unfused.h; of a case on
-     * grids with `moves` of tokens around them. */
+    /* One kernel after the other, see unfused.h; of a case on grids with
+     * `moves` of tokens around them. */
     double unfused;         /* seconds of one call; 0: not measured */
     double moves;           /* seconds of these, at the copy bandwidth */
     double unfused_part;    /* of the windows that was timed */
@@ -79,8 +79,8 @@ report_row *report_add_row(report *r);
 void report_add_word(report_row *row, const char *text);
 /* The present time as report_device.date has it. */
 void report_date(char date[32]);
-/* Of this program, as report_device.version and .commit have them. (commit.c,
- * which each build makes by commit.cmake) */
+/* What report_device.version and .commit are of this program. (commit.c, which
+ * each build makes by commit.cmake) */
 extern const char *const report_version, *const report_commit;
 
 /* Fractions of the row's device's ceilings; 0 where unknown. */

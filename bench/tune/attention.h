@@ -13,8 +13,8 @@ typedef struct attention {
     wa_problem problem;
 } attention;
 
-/* Of the kernel that the shape is of, or, where it is NULL, that the plan
- * takes. False, said on stdout, if that cannot be tuned; to be closed all the
+/* The kernel is that of the shape, or, where it is NULL, the one that the plan
+ * takes. False, said on stdout, if that cannot be tuned; it is closed all the
  * same. */
 bool attention_open(attention *a, const bench_device *device,
                     const wa_device *capabilities, const test_case *c,

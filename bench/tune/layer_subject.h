@@ -20,8 +20,8 @@ typedef struct layer_subject {
 /* Is it a layer, or the name of a model's? How many layers, 0: no. */
 int layers_read(const char *text, bench_layer layers[MOST_LAYERS]);
 
-/* Of the kernel that the layer's plan takes. False, said on stdout, if there
- * is none; to be closed all the same. */
+/* The kernel is the one that the layer's plan takes. False, said on stdout, if
+ * there is none; it is closed all the same. */
 bool layer_subject_open(layer_subject *a, const bench_device *device,
                         const wa_device *capabilities, const bench_layer *l,
                         winattn_dtype dtype, winattn_tier tier);

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a candidate, at most. */
-#define TRIAL_SECONDS 0.05
+#define TRIAL_SECONDS 0.05 /* of a candidate, at most */
 #define FINALISTS 3
 /* Parts of the time: for candidates of the planner, for neighbours after
  * them; the rest is the finalists'. */

@@ -14,8 +14,9 @@ typedef struct search {
 
 /* Measures all candidates, and prints a line for each. */
 void search_all(search *s);
-/* As many as there is time for: those that the model likes best, some of the
- * others, neighbours of the fastest; then the fastest again, for longer. */
+/* Measures as many as there is time for: those that the model likes best, some
+ * of the others, neighbours of the fastest; then the fastest again, for
+ * longer. */
 void search_widely(search *s, double seconds);
 
 /* The fastest that gives right results; NULL: none. */

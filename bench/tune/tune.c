@@ -23,7 +23,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define MOST_DEVICES 64
-/* Of the time for a case, for the plan's own choice, and for the comparison
+/* What part of a case's time the plan's own choice gets, and the comparison
  * with it. */
 #define OWN_PART 0.05
 #define COMPARED_PART 0.15

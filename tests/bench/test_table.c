@@ -157,7 +157,7 @@ static void test_reasons(void **state)
     report_free(&r);
 }
 
-/* With all that there may be to say. */
+/* A summary with all that there may be to say fits one screen. */
 static void test_summary(void **state)
 {
     char path[300];

@@ -7,7 +7,7 @@
 
 static char said[2048];
 
-/* Of times in microseconds. */
+/* Times are in microseconds. */
 static bool report(double gain, const double with_row[VERDICT_TURNS],
                    const double without[VERDICT_TURNS])
 {

@@ -136,7 +136,7 @@ static void test_plain_texts(void **state)
         wa_make_plain(text, cases[i].kept);
         assert_string_equal(text, cases[i].plain);
     }
-    /* what winattn says of strangers */
+    /* what winattn says of untrusted texts */
     wa_fail(WINATTN_INVALID_FILE, "%s: is there twice",
             "\033]0;x\007\xc2\x9b");
     assert_string_equal(winattn_last_reason(), "?]0;x??: is there twice");
