@@ -101,8 +101,9 @@ static void plan_refused(const winattn_plan *plan, bench_pass pass,
     }
 }
 
-int row_calls(const bench_device *device, const test_case *c, bench_pass pass,
-              double seconds, double efficiency)
+/* How many calls a measurement is expected to make. */
+static int calls_of(const bench_device *device, const test_case *c,
+                    bench_pass pass, double seconds, double efficiency)
 {
     const double expected = floor_seconds(device, c, pass) / efficiency;
     return (int)fmin(ceil(seconds / expected) + LEAST_CALLS, 1e6);
@@ -179,7 +180,7 @@ void row_measure(const bench_device *device, const test_case *c,
         WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD};
     workload w;
     bench_call timed;
-    const int calls = row_calls(device, c, pass, seconds, efficiency);
+    const int calls = calls_of(device, c, pass, seconds, efficiency);
     row_describe(c, pass, row);
     const winattn_status status = call_open(device, c, passes[pass], &timed);
     if (status != WINATTN_SUCCESS) {

@@ -22,10 +22,6 @@ void row_measure(const bench_device *device, const test_case *c,
                  bench_pass pass, double seconds, double efficiency,
                  report_row *row);
 
-/* How many calls a measurement is expected to make. */
-int row_calls(const bench_device *device, const test_case *c, bench_pass pass,
-              double seconds, double efficiency);
-
 /* Fills in what follows from case and pass alone, without measuring. */
 void row_describe(const test_case *c, bench_pass pass, report_row *row);
 

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-bench_enqueue *const call_pass[BENCH_PASSES] = {call_forward, call_backward,
-                                                call_both};
-
 winattn_status call_open(const bench_device *device, const test_case *c,
                          cl_bitfield passes, bench_call *call)
 {
@@ -51,7 +48,7 @@ void call_described(const winattn_plan *plan, const char *name, char *value,
     }
 }
 
-winattn_status call_forward(void *data, unsigned round)
+static winattn_status call_forward(void *data, unsigned round)
 {
     const bench_call *c = data;
     winattn_forward f = workload_forward(c->w, round);
@@ -60,7 +57,7 @@ winattn_status call_forward(void *data, unsigned round)
                                    NULL);
 }
 
-winattn_status call_backward(void *data, unsigned round)
+static winattn_status call_backward(void *data, unsigned round)
 {
     const bench_call *c = data;
     winattn_backward b = workload_backward(c->w, round);
@@ -70,11 +67,14 @@ winattn_status call_backward(void *data, unsigned round)
 }
 
 /* The queue is in order: the second finds what the first wrote. */
-winattn_status call_both(void *data, unsigned round)
+static winattn_status call_both(void *data, unsigned round)
 {
     const winattn_status status = call_forward(data, round);
     return status == WINATTN_SUCCESS ? call_backward(data, round) : status;
 }
+
+bench_enqueue *const call_pass[BENCH_PASSES] = {call_forward, call_backward,
+                                                call_both};
 
 winattn_status call_provide_outputs(const workload *w, int sets)
 {

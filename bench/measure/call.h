@@ -22,10 +22,7 @@ void call_close(bench_call *call);
 void call_described(const winattn_plan *plan, const char *name, char *value,
                     size_t size);
 
-/* A bench_enqueue for each pass; `data` is a bench_call. */
-winattn_status call_forward(void *data, unsigned round);
-winattn_status call_backward(void *data, unsigned round);
-winattn_status call_both(void *data, unsigned round);
+/* What enqueues each pass; its `data` is a bench_call. */
 extern bench_enqueue *const call_pass[BENCH_PASSES];
 
 /* Gives the first so many sets the o and lse that a backward pass takes. */

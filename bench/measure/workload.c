@@ -129,34 +129,36 @@ static bool poison(const bench_device *device, cl_mem mem, size_t bytes)
            clFinish(device->queue) == CL_SUCCESS;
 }
 
-static cl_mem new_output(const bench_device *device, size_t bytes)
+/* NULL for a buffer into which nothing could be written. */
+static cl_mem if_written(cl_mem mem, bool written)
 {
-    cl_int error;
-    cl_mem mem = clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes,
-                                NULL, &error);
-    if (error != CL_SUCCESS)
-        return NULL;
-    if (!poison(device, mem, bytes)) {
+    if (mem && !written) {
         clReleaseMemObject(mem);
-        mem = NULL;
+        return NULL;
     }
     return mem;
 }
 
+static cl_mem new_memory(const bench_device *device, size_t bytes)
+{
+    return clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL,
+                          NULL);
+}
+
+static cl_mem new_output(const bench_device *device, size_t bytes)
+{
+    cl_mem mem = new_memory(device, bytes);
+    return if_written(mem, mem && poison(device, mem, bytes));
+}
+
 static cl_mem new_copy(const bench_device *device, cl_mem from, size_t bytes)
 {
-    cl_int error;
-    cl_mem mem = clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes,
-                                NULL, &error);
-    if (error != CL_SUCCESS)
-        return NULL;
-    if (clEnqueueCopyBuffer(device->queue, from, mem, 0, 0, bytes, 0, NULL,
-                            NULL) != CL_SUCCESS ||
-        clFinish(device->queue) != CL_SUCCESS) {
-        clReleaseMemObject(mem);
-        mem = NULL;
-    }
-    return mem;
+    cl_mem mem = new_memory(device, bytes);
+    return if_written(mem, mem &&
+                               clEnqueueCopyBuffer(device->queue, from, mem, 0,
+                                                   0, bytes, 0, NULL,
+                                                   NULL) == CL_SUCCESS &&
+                               clFinish(device->queue) == CL_SUCCESS);
 }
 
 /* Another name of a buffer. */

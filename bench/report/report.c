@@ -102,7 +102,8 @@ double report_speed_up(const report *r, const report_row *row)
 size_t report_base_length(const char *name) { return strcspn(name, ":"); }
 
 /* Own cases of two machines may share a name, hence the text. */
-bool report_same_case(const report_row *a, const report_row *b)
+/* They stand on one line of a comparison. */
+static bool same_case(const report_row *a, const report_row *b)
 {
     const size_t length = report_base_length(a->name);
     return length == report_base_length(b->name) &&
@@ -111,7 +112,7 @@ bool report_same_case(const report_row *a, const report_row *b)
            strcmp(a->dtype, b->dtype) == 0 && strcmp(a->pass, b->pass) == 0;
 }
 
-report_kind report_kind_of(const report_row *row)
+static report_kind kind_of(const report_row *row)
 {
     return strstr(row->text, "grid=")             ? REPORT_MAP
            : strstr(row->text, "variant=sliding") ? REPORT_SLIDING
@@ -121,15 +122,15 @@ report_kind report_kind_of(const report_row *row)
 bool report_first_of_case(const report *r, size_t row)
 {
     for (size_t i = 0; i < row; i++)
-        if (report_same_case(&r->rows[i], &r->rows[row]))
+        if (same_case(&r->rows[i], &r->rows[row]))
             return false;
     return true;
 }
 
-bool report_has_times(const report *r, const report_row *like)
+static bool has_times(const report *r, const report_row *like)
 {
     for (size_t i = 0; i < r->row_count; i++)
-        if (r->rows[i].seconds > 0 && report_same_case(&r->rows[i], like))
+        if (r->rows[i].seconds > 0 && same_case(&r->rows[i], like))
             return true;
     return false;
 }
@@ -138,8 +139,7 @@ size_t report_without_result(const report *r)
 {
     size_t count = 0;
     for (size_t i = 0; i < r->row_count; i++)
-        count +=
-            report_first_of_case(r, i) && !report_has_times(r, &r->rows[i]);
+        count += report_first_of_case(r, i) && !has_times(r, &r->rows[i]);
     return count;
 }
 
@@ -153,7 +153,7 @@ double report_mean(const report *r, size_t device, report_kind kind,
     size_t count = 0;
     for (size_t i = 0; i < r->row_count; i++) {
         const report_row *row = &r->rows[i];
-        if (row->device != device || report_kind_of(row) != kind ||
+        if (row->device != device || kind_of(row) != kind ||
             strcmp(row->pass, pass) != 0)
             continue;
         const double value = of(r, row);

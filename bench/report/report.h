@@ -94,8 +94,6 @@ double report_speed_up(const report *r, const report_row *row);
 /* Shrunk workloads stand under the name of the whole one: the length of the
  * name without its ":w64". */
 size_t report_base_length(const char *name);
-/* Rows that stand on one line of a comparison. */
-bool report_same_case(const report_row *a, const report_row *b);
 /* Is it the first row of its case? */
 bool report_first_of_case(const report *r, size_t row);
 
@@ -106,7 +104,6 @@ typedef enum report_kind {
     REPORT_SLIDING,
     REPORT_KINDS
 } report_kind;
-report_kind report_kind_of(const report_row *row);
 /* The geometric mean of what `of` says of a device's rows of that kind and
  * pass, of those where it is above 0; 0 where there are none. */
 double report_mean(const report *r, size_t device, report_kind kind,
@@ -115,8 +112,6 @@ double report_mean(const report *r, size_t device, report_kind kind,
 
 /* Rows of an outcome. */
 size_t report_outcomes(const report *r, report_outcome outcome);
-/* Has any device times for the row's case? */
-bool report_has_times(const report *r, const report_row *like);
 /* How many lines of a comparison have no times, of no device. */
 size_t report_without_result(const report *r);
 
