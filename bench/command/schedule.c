@@ -26,66 +26,37 @@ static case_kind kind_of(const test_case *c)
 
 /* ---- Order ---- */
 
-typedef struct builder {
-    const options *o;
-    bool unfused;
-    schedule *s; /* whose units are only counted while they are NULL */
-    bool compared[CASE_KINDS][BENCH_PASSES];
-} builder;
-
-static void add(builder *b, schedule_unit unit)
+/* What one pass of a case has, type by type; `compared` says of which kinds
+ * and passes there is a comparison already. */
+static void add_pass(const options *o, size_t number, bench_pass pass,
+                     bool unfused, bool *compared, schedule *s)
 {
-    if (b->s->units)
-        b->s->units[b->s->count] = unit;
-    b->s->count++;
-}
-
-static void add_comparison(builder *b, schedule_unit unit, bool repeat)
-{
-    const case_kind of = kind_of(&b->o->cases.all[unit.number].c);
-    unit.kind = UNIT_UNFUSED;
-    unit.repeat = repeat;
-    unit.must = !b->compared[of][unit.pass];
-    b->compared[of][unit.pass] = true;
-    add(b, unit);
-}
-
-/* What one pass of a case has, type by type. */
-static void add_pass(builder *b, size_t number, bench_pass pass)
-{
-    const options *o = b->o;
-    const bench_case *c = &o->cases.all[number];
     bool first = true;
     for (int dtype = 0; dtype < 3; dtype++) {
-        if (!options_take_row(o, c, pass, dtype))
+        schedule_unit unit = {UNIT_ROW, number, pass, dtype, true};
+        if (!options_take_row(o, &o->cases.all[number], pass, dtype))
             continue;
-        const schedule_unit row = {UNIT_ROW, number, pass, dtype, true, false};
-        add(b, row);
-        if (b->unfused)
-            add_comparison(b, row, !first);
+        s->units[s->count++] = unit;
+        if (unfused && first) {
+            unit.kind = UNIT_UNFUSED;
+            unit.must = !*compared;
+            s->units[s->count++] = unit;
+            *compared = true;
+        }
         first = false;
     }
 }
 
-static void add_all(builder *b)
-{
-    memset(b->compared, 0, sizeof b->compared);
-    b->s->count = 0;
-    for (size_t i = 0; i < b->o->cases.count; i++)
-        for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
-            add_pass(b, i, pass);
-}
-
 bool schedule_make(const options *o, bool unfused, schedule *s)
 {
-    builder b = {.o = o, .unfused = unfused && o->unfused, .s = s};
+    bool compared[CASE_KINDS][BENCH_PASSES] = {{false}};
     memset(s, 0, sizeof *s);
-    add_all(&b);
-    s->units = calloc(s->count + 1, sizeof *s->units);
-    if (!s->units)
-        return false;
-    add_all(&b);
-    return true;
+    s->units = calloc(o->cases.count * BENCH_PASSES * 4 + 1, sizeof *s->units);
+    for (size_t i = 0; s->units && i < o->cases.count; i++)
+        for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
+            add_pass(o, i, pass, unfused && o->unfused,
+                     &compared[kind_of(&o->cases.all[i].c)][pass], s);
+    return s->units != NULL;
 }
 
 void schedule_free(schedule *s)
@@ -142,8 +113,6 @@ static double seen_overhead(const schedule *s, unit_kind kind, bench_pass pass)
 static double expected(const schedule *s, const schedule_unit *unit)
 {
     double most = 0;
-    if (unit->repeat)
-        return 0;
     if (s->seen_count[unit->kind][unit->pass] > 0)
         return seen_overhead(s, unit->kind, unit->pass);
     for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
@@ -160,8 +129,8 @@ double schedule_timed(const schedule *s, double left)
         const schedule_unit *later = &s->units[i];
         const double seconds = expected(s, later);
         overhead += seconds;
-        sharing += later->repeat ? 0 : 1;
-        if (later->must && !later->repeat)
+        sharing++;
+        if (later->must)
             needed += seconds + SCHEDULE_LEAST;
     }
     if (!unit->must && left - needed < own + SCHEDULE_LEAST)

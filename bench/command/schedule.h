@@ -16,7 +16,8 @@
 
 typedef enum unit_kind {
     UNIT_ROW,
-    UNIT_UNFUSED, /* compares the row with unfused kernels */
+    UNIT_UNFUSED, /* compares the row, and later types' of its shape, with
+                     unfused kernels */
     UNIT_KINDS
 } unit_kind;
 
@@ -25,8 +26,7 @@ typedef struct schedule_unit {
     size_t number; /* of the case */
     bench_pass pass;
     int dtype;
-    bool must;   /* even if time runs short */
-    bool repeat; /* another type's unit does it for this one, too */
+    bool must; /* even if time runs short */
 } schedule_unit;
 
 typedef struct schedule {

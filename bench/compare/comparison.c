@@ -201,35 +201,36 @@ static void set_unfused(report_row *row, double products, double part,
     memcpy(row->unfused_note, note, sizeof row->unfused_note);
 }
 
-/* The products are the same for all types, and so is a time that another row
+/* The products are the same for all types: a row takes the time that another
  * of the same shape has. */
+static void take_compared(const report *r, report_row *row)
+{
+    const report_row *other = find_compared(r, row);
+    if (row->seconds > 0 && other)
+        set_unfused(row, other->unfused - other->moves, other->unfused_part,
+                    other->unfused_error, other->unfused_note);
+}
+
 static void compare(run_state *run, device_state *d, measured_row *m)
 {
     report_row *row = m->row;
     const test_case windows = m->b.c.grid ? case_on_windows(&m->b.c) : m->b.c;
-    const report_row *other = find_compared(run->r, row);
-    const double timed = timed_share(run);
-    if (m->b.c.grid) /* read and written, as fast as the device copies */
-        row->moves = 2 * row->bytes / d->device.copy_bandwidth;
+    const double timed = timed_share(run), start = now_seconds();
+    unfused_result result;
     if (!(row->seconds > 0)) {
         skip(run);
-    } else if (other) {
-        set_unfused(row, other->unfused - other->moves, other->unfused_part,
-                    other->unfused_error, other->unfused_note);
-        skip(run);
-    } else if (timed < 0) {
+        return;
+    }
+    if (timed < 0) {
         snprintf(row->unfused_note, sizeof row->unfused_note,
                  REPORT_NO_TIME_NOTE);
         skip(run);
-    } else {
-        unfused_result result;
-        const double start = now_seconds();
-        progress(run, m->b.name, "unfused");
-        unfused_measure(&d->device, &windows, m->pass, timed, &result);
-        set_unfused(row, result.seconds, result.part, result.error,
-                    result.note);
-        finish(run, start, timed);
+        return;
     }
+    progress(run, m->b.name, "unfused");
+    unfused_measure(&d->device, &windows, m->pass, timed, &result);
+    set_unfused(row, result.seconds, result.part, result.error, result.note);
+    finish(run, start, timed);
 }
 
 /* ---- The run ---- */
@@ -301,8 +302,12 @@ static bool bench_unit(run_state *run, device_state *d, bool is_first,
     m->b.c.tier = options_tier(o, m->whole);
     m->b.c.tf32 = options_tf32(o, m->whole, unit.dtype);
     bench_row(run, d, is_first, m);
+    if (m->b.c.grid) /* read and written, as fast as the device copies */
+        m->row->moves = 2 * m->row->bytes / d->device.copy_bandwidth;
     if (schedule_next(&run->plan, UNIT_UNFUSED))
         compare(run, d, m);
+    else
+        take_compared(run->r, m->row);
     print_row(run, m->row);
     return true;
 }
