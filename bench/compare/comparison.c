@@ -157,15 +157,22 @@ static void learn(device_state *d, const report *r, bench_pass pass,
     d->taught[pass] = d->taught[pass] || row->seconds > 0;
 }
 
-/* Another row of the same shape, whose unfused products were timed. */
+/* Are both as large, or shrunk to other numbers of windows, images or heads,
+ * of which an unfused time is a multiple? Of tokens it is none. */
+static bool is_comparable(const report_row *a, const report_row *b)
+{
+    return strcmp(a->name, b->name) == 0 ||
+           (!strstr(a->name, ":t") && !strstr(b->name, ":t"));
+}
+
+/* Another type's row of the same case, whose unfused products were timed. */
 static const report_row *find_compared(const report *r, const report_row *row)
 {
     for (size_t i = 0; i < r->row_count; i++) {
         const report_row *other = &r->rows[i];
         if (other != row && other->device == row->device &&
-            strcmp(other->name, row->name) == 0 &&
             strcmp(other->whole, row->whole) == 0 &&
-            strcmp(other->pass, row->pass) == 0 &&
+            strcmp(other->pass, row->pass) == 0 && is_comparable(other, row) &&
             (other->unfused > 0 || other->unfused_note[0]))
             return other;
     }
@@ -202,13 +209,16 @@ static void set_unfused(report_row *row, double products, double part,
 }
 
 /* The products are the same for all types: a row takes the time that another
- * of the same shape has. */
+ * type's has. */
 static void take_compared(const report *r, report_row *row)
 {
     const report_row *other = find_compared(r, row);
-    if (row->seconds > 0 && other)
-        set_unfused(row, other->unfused - other->moves, other->unfused_part,
-                    other->unfused_error, other->unfused_note);
+    if (!(row->seconds > 0) || !other)
+        return;
+    const double times = row->operations / other->operations;
+    set_unfused(row, times * (other->unfused - other->moves),
+                fmin(other->unfused_part / times, 1), other->unfused_error,
+                other->unfused_note);
 }
 
 static void compare(run_state *run, device_state *d, measured_row *m)
