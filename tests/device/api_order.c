@@ -39,36 +39,6 @@ static void no_windows(void **state)
     winattn_plan_destroy(plan);
 }
 
-static cl_uint references(void)
-{
-    cl_uint count = 0;
-    assert_int_equal(clGetContextInfo(device.context,
-                                      CL_CONTEXT_REFERENCE_COUNT, sizeof count,
-                                      &count, NULL),
-                     CL_SUCCESS);
-    return count;
-}
-
-/* On PoCL whatever belongs to a context counts as a reference to it; rusticl
- * was seen to keep some of its own. */
-static void nothing_is_kept(void **state)
-{
-    (void)state;
-    if (!device_is_pocl())
-        skip();
-    const cl_uint before = references();
-    const char *const second = keeps_barriers() ? "tier=local" : "tier=cpu";
-    for (int round = 0; round < 3; round++) {
-        fixture f = set_up(round == 1 ? second : "variant=cosine");
-        assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
-                                                 &f.forward, 0, NULL, NULL),
-                         WINATTN_SUCCESS);
-        assert_int_equal(clFinish(device.queue), CL_SUCCESS);
-        tear_down(&f);
-    }
-    assert_int_equal(references(), before);
-}
-
 static cl_uint device_references(cl_device_id part)
 {
     cl_uint count = 0;
@@ -148,8 +118,9 @@ static void unordered_queue(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(no_windows),           cmocka_unit_test(nothing_is_kept),
-    cmocka_unit_test(sub_devices_are_held), cmocka_unit_test(destroy_early),
+    cmocka_unit_test(no_windows),
+    cmocka_unit_test(sub_devices_are_held),
+    cmocka_unit_test(destroy_early),
     cmocka_unit_test(unordered_queue),
 };
 const test_group api_order = TEST_GROUP(NULL, tests);

@@ -4,7 +4,6 @@
 
 #include "api.h"
 #include "kit/fixture.h"
-#include "launch/check.h"
 
 static void enqueue_refuses(void **state)
 {
@@ -61,45 +60,6 @@ static void enqueue_refuses(void **state)
     tear_down(&f);
 }
 
-/* Exactly as large as the tensor is large enough; one element less is not. By
- * calls with shorter structs. */
-static void exact_buffers(void **state)
-{
-    (void)state;
-    const test_case c = parsed("windows=2 heads=1 queries=5 keys=7 dim=3");
-    const winattn_desc desc = case_desc(&c);
-    const size_t q_bytes = 2 * 5 * 3 * 4, k_bytes = 2 * 7 * 3 * 4;
-    const size_t bytes[4] = {q_bytes, k_bytes, k_bytes, q_bytes};
-    winattn_plan *plan;
-    cl_int error;
-    assert_int_equal(
-        winattn_plan_create(device.context, device.id, &desc, &plan),
-        WINATTN_SUCCESS);
-    for (int small = -1; small < 4; small++) {
-        winattn_forward f;
-        cl_mem mem[4];
-        winattn_tensor *tensors[4] = {&f.q, &f.k, &f.v, &f.o};
-        memset(&f, 0, sizeof f);
-        /* an older program's struct, and what lies behind it */
-        f.struct_size = offsetof(winattn_forward, lse);
-        memset(&f.lse, 0xff, sizeof f - f.struct_size);
-        for (int i = 0; i < 4; i++) {
-            mem[i] =
-                clCreateBuffer(device.context, CL_MEM_READ_WRITE,
-                               bytes[i] - (i == small ? 4 : 0), NULL, &error);
-            assert_int_equal(error, CL_SUCCESS);
-            tensors[i]->buffer = mem[i];
-        }
-        assert_int_equal(
-            winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
-            small < 0 ? WINATTN_SUCCESS : WINATTN_BUFFER_TOO_SMALL);
-        clFinish(device.queue);
-        for (int i = 0; i < 4; i++)
-            clReleaseMemObject(mem[i]);
-    }
-    winattn_plan_destroy(plan);
-}
-
 static void assert_refused(const fixture *f, const winattn_forward *call,
                            winattn_status status, const char *culprit)
 {
@@ -123,65 +83,6 @@ static void refuses_one_way_buffers(const fixture *f, size_t size)
     assert_refused(f, &bad, WINATTN_INVALID_BUFFER, "k is read");
     clReleaseMemObject(read_only);
     clReleaseMemObject(write_only);
-}
-
-/* A workspace is written, then read; so is an output that is added to. */
-static void both_ways(void **state)
-{
-    (void)state;
-    fixture f = set_up("pass=backward bias=fp32 outputs=127");
-    const cl_mem_flags flags[] = {CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY};
-    static const char *const reasons[] = {"workspace is written",
-                                          "workspace is read"};
-    const cl_bitfield all =
-        WINATTN_DQ | WINATTN_DK | WINATTN_DV | WINATTN_DBIAS;
-    winattn_backward bad = f.backward;
-    size_t size = 0;
-    cl_int error;
-    assert_int_equal(winattn_plan_workspace_size(f.plan, &size),
-                     WINATTN_SUCCESS);
-    for (int i = 0; i < 2; i++) {
-        bad.workspace.buffer =
-            clCreateBuffer(device.context, flags[i], size, NULL, &error);
-        assert_int_equal(error, CL_SUCCESS);
-        assert_status(winattn_enqueue_backward(f.plan, device.queue, &bad, 0,
-                                               NULL, NULL),
-                      WINATTN_INVALID_BUFFER, reasons[i]);
-        clReleaseMemObject(bad.workspace.buffer);
-    }
-    static const struct {
-        size_t at; /* in winattn_backward */
-        cl_bitfield bit;
-        const char *reason;
-    } outputs[] = {
-        {offsetof(winattn_backward, dq), WINATTN_DQ, "dq is read"},
-        {offsetof(winattn_backward, dk), WINATTN_DK, "dk is read"},
-        {offsetof(winattn_backward, dv), WINATTN_DV, "dv is read"},
-        {offsetof(winattn_backward, dbias), WINATTN_DBIAS, "dbias is read"},
-    };
-    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
-        bad = f.backward;
-        winattn_tensor *output =
-            (winattn_tensor *)((char *)&bad + outputs[i].at);
-        assert_int_equal(clGetMemObjectInfo(output->buffer, CL_MEM_SIZE,
-                                            sizeof size, &size, NULL),
-                         CL_SUCCESS);
-        const cl_mem write_only = clCreateBuffer(
-            device.context, CL_MEM_WRITE_ONLY, size, NULL, &error);
-        assert_int_equal(error, CL_SUCCESS);
-        output->buffer = write_only;
-        bad.accumulate = outputs[i].bit;
-        assert_status(winattn_enqueue_backward(f.plan, device.queue, &bad, 0,
-                                               NULL, NULL),
-                      WINATTN_INVALID_BUFFER, outputs[i].reason);
-        bad.accumulate = all & ~outputs[i].bit;
-        assert_status(winattn_enqueue_backward(f.plan, device.queue, &bad, 0,
-                                               NULL, NULL),
-                      WINATTN_SUCCESS, "");
-        assert_int_equal(clFinish(device.queue), CL_SUCCESS);
-        clReleaseMemObject(write_only);
-    }
-    tear_down(&f);
 }
 
 static void refuses_images(const fixture *f)
@@ -282,52 +183,9 @@ static void queue_of_other_device(void **state)
     clReleaseDevice(parts[1]);
 }
 
-/* The check of plans that need workspace, which few forward kernels do. */
-static void workspace_check(void **state)
-{
-    (void)state;
-    fixture f = set_up("");
-    const test_case c = f.data->c;
-    winattn_desc desc = case_desc(&c);
-    wa_problem problem;
-    wa_buffers buffers, backward;
-    cl_int error;
-    memset(&buffers, 0, sizeof buffers);
-    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
-    assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
-    buffers.tensor[WA_Q] = f.forward.q;
-    buffers.tensor[WA_K] = f.forward.k;
-    buffers.tensor[WA_V] = f.forward.v;
-    buffers.tensor[WA_O] = f.forward.o;
-    backward = buffers;
-    backward.tensor[WA_D_O] = f.forward.o;
-    assert_status(wa_check_buffers(&problem, WA_FORWARD, 1024, device.context,
-                                   &buffers, 0),
-                  WINATTN_INVALID_ARGUMENT,
-                  "workspace is NULL, but the forward pass needs 1024 bytes");
-    assert_status(wa_check_buffers(&problem, WA_BACKWARD, 16, device.context,
-                                   &backward, 0),
-                  WINATTN_INVALID_ARGUMENT,
-                  "workspace is NULL, but the backward pass needs 16 bytes");
-    buffers.workspace.buffer =
-        clCreateBuffer(device.context, CL_MEM_READ_WRITE, 1024, NULL, &error);
-    assert_int_equal(wa_check_buffers(&problem, WA_FORWARD, 1024,
-                                      device.context, &buffers, 0),
-                     WINATTN_SUCCESS);
-    buffers.workspace.offset = 16;
-    assert_status(
-        wa_check_buffers(&problem, WA_FORWARD, 1024, device.context, &buffers,
-                         0),
-        WINATTN_WORKSPACE_TOO_SMALL,
-        "workspace needs 1024 bytes from offset 16 on, but its buffer has "
-        "1024");
-    clReleaseMemObject(buffers.workspace.buffer);
-    tear_down(&f);
-}
-
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(enqueue_refuses), cmocka_unit_test(exact_buffers),
-    cmocka_unit_test(buffer_kinds),    cmocka_unit_test(queue_of_other_device),
-    cmocka_unit_test(workspace_check), cmocka_unit_test(both_ways),
+    cmocka_unit_test(enqueue_refuses),
+    cmocka_unit_test(buffer_kinds),
+    cmocka_unit_test(queue_of_other_device),
 };
 const test_group api_refusals = TEST_GROUP(NULL, tests);
