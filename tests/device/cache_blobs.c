@@ -101,39 +101,6 @@ static void assert_refused(winattn_programs *programs, const void *blob,
     free(copy);
 }
 
-static void bad_blobs_are_refused(void **state)
-{
-    (void)state;
-    outcome result;
-    size_t size;
-    if (!gives_binaries())
-        skip();
-    winattn_set_cache_dir("");
-    winattn_programs *programs = make_programs();
-    run_here(CPU_CASE, &result);
-    unsigned char *blob = export_all(programs, &size);
-    winattn_programs_destroy(programs);
-    programs = make_programs();
-    for (size_t length = 0; length < 300; length++)
-        assert_refused(programs, blob, length, "blob");
-    for (uint64_t seed = 1; seed <= 300; seed++) {
-        uint64_t random = seed;
-        const size_t at = random_below(&random, (uint32_t)size);
-        const unsigned char bit =
-            (unsigned char)(1u << random_below(&random, 8));
-        assert_refused(programs, blob, random_below(&random, (uint32_t)size),
-                       "blob");
-        blob[at] ^= bit;
-        assert_refused(programs, blob, size, "blob");
-        blob[at] ^= bit;
-    }
-    /* nothing of all that was taken */
-    run_here(CPU_CASE, &result);
-    assert_int_equal(result.built, 1);
-    winattn_programs_destroy(programs);
-    free(blob);
-}
-
 /* A blob of one record with this key. */
 static unsigned char *blob_with_key(const char *key, size_t key_size,
                                     size_t *size)
@@ -240,7 +207,6 @@ static void arguments_are_checked(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(programs_stay),
     cmocka_unit_test(blobs_travel),
-    cmocka_unit_test(bad_blobs_are_refused),
     cmocka_unit_test(foreign_blobs_are_refused),
     cmocka_unit_test(arguments_are_checked),
 };
