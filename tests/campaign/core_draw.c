@@ -164,7 +164,7 @@ static void take_case(random_state *r, winattn_desc *d)
         c = case_random_grid(seed, 0, random_int(r, 0, 1));
         break;
     case 1:
-        c = case_random_matrix(r, random_int(r, 0, 1), 0);
+        c = case_random_small(r, WINATTN_TIER_MATRIX, random_int(r, 0, 1), 0);
         break;
     case 2:
         case_parse(workload_rows[below(r, (cl_uint)workload_count)].text, &c,

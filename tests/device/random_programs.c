@@ -58,7 +58,8 @@ static wa_matrix_gradient_shape draw_backward(random_state *r,
 static bool draw_matrix(random_state *r, int pass, test_case *c, demand *d)
 {
     const bool has_tf32 = pass == PASS_FORWARD && d->unit->has_tf32;
-    *c = case_random_matrix(r, pass, has_tf32 ? WINATTN_FP32 : WINATTN_FP16);
+    *c = case_random_small(r, WINATTN_TIER_MATRIX, pass,
+                           has_tf32 ? WINATTN_FP32 : WINATTN_FP16);
     if (pass == PASS_FORWARD) {
         const wa_tuned_shape s = {.matrix_forward = draw_forward(r, c)};
         wa_tuned_shape_print(WA_MATRIX_FORWARD, &s, d->shape, sizeof d->shape);
@@ -74,42 +75,6 @@ static bool draw_matrix(random_state *r, int pass, test_case *c, demand *d)
 }
 
 /* ---- Tier local ---- */
-
-static void draw_local_case(random_state *r, int pass, test_case *c)
-{
-    *c = case_default();
-    if (random_int(r, 0, 3) == 0) {
-        *c = case_random_grid(random_int(r, 0, 999999), WINATTN_TIER_LOCAL,
-                              pass);
-        return;
-    }
-    c->tier = WINATTN_TIER_LOCAL;
-    c->pass = pass;
-    c->variant = random_int(r, 0, 2);
-    c->dtype = random_int(r, 0, 2);
-    c->windows = random_int(r, 1, 3);
-    c->kv_heads = random_int(r, 1, 2);
-    c->heads = c->kv_heads * random_int(r, 1, 2);
-    c->queries = random_int(r, 1, 70);
-    c->keys = random_int(r, 1, 70);
-    c->dim = random_int(r, 1, 70);
-    c->layout = random_int(r, 0, 2) ? LAYOUT_CONTIGUOUS : LAYOUT_STRIDED;
-    c->d_lse = random_int(r, 0, 1);
-    c->given = random_int(r, 0, 1);
-    c->accumulate = random_int(r, 0, 1) ? 31 : 0;
-    if (c->variant == WINATTN_SLIDING) {
-        c->block = random_int(r, 1, 40);
-        c->window_blocks = random_int(r, 0, 2);
-        c->sink = random_int(r, 0, 1) ? random_int(r, 1, 30) : 0;
-        c->query_offset = random_int(r, 0, 20);
-    } else {
-        c->bias = random_int(r, TERM_NONE, TERM_FP32);
-        c->mask = random_int(r, TERM_NONE, TERM_SHIFT - 1);
-        c->mask_windows = case_mask_is_read(c) ? random_int(r, 1, 3) : 0;
-    }
-    if (c->variant == WINATTN_COSINE)
-        c->logit_scale = random_unit(r) * 4;
-}
 
 static wa_local_shape draw_local_forward(random_state *r, const test_case *c)
 {
@@ -146,15 +111,13 @@ static wa_gradient_shape draw_gradient(random_state *r, const test_case *c,
     return shape;
 }
 
-static bool draw_local(random_state *r, int pass, test_case *c, demand *d)
+static void draw_local(random_state *r, int pass, test_case *c, demand *d)
 {
-    draw_local_case(r, pass, c);
-    if (c->queries > 70 || c->dim > 70 || c->windows > 8)
-        return false;
+    *c = case_random_small(r, WINATTN_TIER_LOCAL, pass, WINATTN_FP32);
     if (pass == PASS_FORWARD) {
         const wa_tuned_shape s = {.local_forward = draw_local_forward(r, c)};
         wa_tuned_shape_print(WA_LOCAL_FORWARD, &s, d->shape, sizeof d->shape);
-        return true;
+        return;
     }
     const bool whole = c->variant != WINATTN_SLIDING && random_int(r, 0, 1);
     const wa_tuned_shape rows = {
@@ -167,7 +130,6 @@ static bool draw_local(random_state *r, int pass, test_case *c, demand *d)
                              sizeof d->rows);
     d->registers = random_int(r, 0, 1) ? 255 : 64;
     d->launch = random_int(r, 1, 3);
-    return true;
 }
 
 /* ---- Any ---- */
@@ -183,10 +145,11 @@ void random_program(int seed, int pass, int tier, test_case *c, demand *d)
     random_state r = random_seeded((unsigned long long)seed);
     do {
         *d = none;
-        if (tier == WINATTN_TIER_MATRIX || tier == WINATTN_TIER_LOCAL) {
-            if (!(tier == WINATTN_TIER_MATRIX ? draw_matrix(&r, pass, c, d)
-                                              : draw_local(&r, pass, c, d)))
+        if (tier == WINATTN_TIER_MATRIX) {
+            if (!draw_matrix(&r, pass, c, d))
                 continue;
+        } else if (tier == WINATTN_TIER_LOCAL) {
+            draw_local(&r, pass, c, d);
         } else if (random_int(&r, 0, 2) == 0) {
             *c = case_random_grid(seed, tier, pass);
         } else {

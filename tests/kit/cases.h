@@ -157,8 +157,9 @@ unsigned random_between(random_state *r, unsigned low, unsigned high);
 double random_unit(random_state *r); /* [0, 1) */
 double random_normal(random_state *r);
 
-/* A small case for the tier matrix, of types from `first_dtype` on, fp32 as
- * TF32; half of them lie on a grid. */
-test_case case_random_matrix(random_state *r, int pass, int first_dtype);
+/* A small case, of types from `first_dtype` on, of which the tier matrix takes
+ * fp32 as TF32; half of them lie on a grid. */
+test_case case_random_small(random_state *r, int tier, int pass,
+                            int first_dtype);
 
 #endif

@@ -9,6 +9,28 @@ static int one_of(random_state *r, const int *list, int count)
     return list[random_int(r, 0, count - 1)];
 }
 
+/* Makes the case a sliding one, with blocks of up to so many keys and queries
+ * up to so many behind. */
+static void draw_sliding(random_state *r, test_case *c, int most_block,
+                         int most_offset)
+{
+    c->variant = WINATTN_SLIDING;
+    c->block = random_int(r, 1, most_block);
+    c->first_block = random_int(r, 0, 1) ? random_int(r, 1, most_block) : 0;
+    c->window_blocks = random_int(r, 0, 4);
+    c->query_offset = random_int(r, 0, 1) ? random_int(r, 0, most_offset) : 0;
+    c->sink = random_int(r, 0, 1) ? random_int(r, 1, 60) : 0;
+    /* the sink touches at most 61 blocks */
+    if (c->sink && random_int(r, 0, 2) == 0) {
+        c->sink_in_window = 1;
+        c->window_blocks = 62 + random_int(r, 0, 3);
+    }
+    c->data = random_int(r, 0, 3) ? DATA_NORMAL : DATA_NAN;
+    c->bias = c->mask = TERM_NONE;
+    c->mask_windows = 0;
+    c->logit_scale = NAN;
+}
+
 test_case case_random(int seed, int tier)
 {
     static const int sizes[] = {1, 3, 10, 24, 30, 49, 64, 80, 100, 144, 256};
@@ -31,17 +53,7 @@ test_case case_random(int seed, int tier)
     c.lse = random_int(&r, 0, 3) != 0;
     c.scale = random_int(&r, 0, 1) ? 0.0 : random_normal(&r);
     if (c.variant == WINATTN_SLIDING) {
-        c.block = random_int(&r, 1, 90);
-        c.first_block = random_int(&r, 0, 1) ? random_int(&r, 1, 90) : 0;
-        c.window_blocks = random_int(&r, 0, 4);
-        c.query_offset = random_int(&r, 0, 1) ? random_int(&r, 0, 200) : 0;
-        c.sink = random_int(&r, 0, 1) ? random_int(&r, 1, 60) : 0;
-        /* the sink touches at most 61 blocks */
-        if (c.sink && random_int(&r, 0, 2) == 0) {
-            c.sink_in_window = 1;
-            c.window_blocks = 62 + random_int(&r, 0, 3);
-        }
-        c.data = random_int(&r, 0, 3) ? DATA_NORMAL : DATA_NAN;
+        draw_sliding(&r, &c, 90, 200);
     } else {
         c.bias = random_int(&r, TERM_NONE, TERM_FP32);
         c.mask = random_int(&r, TERM_NONE, TERM_SHIFT - 1);
@@ -202,45 +214,25 @@ test_case case_random_grid(int seed, int tier, int pass)
     return c;
 }
 
-/* Of operands of a matrix unit: fp32 is TF32. */
+/* Of operands of a matrix unit, fp32 is TF32. */
 static void set_operands(test_case *c, int dtype)
 {
     c->dtype = dtype;
-    c->tf32 = dtype == WINATTN_FP32;
+    c->tf32 = c->tier == WINATTN_TIER_MATRIX && dtype == WINATTN_FP32;
 }
 
-/* Makes the case a sliding one. */
-static void draw_sliding(random_state *r, test_case *c)
-{
-    c->variant = WINATTN_SLIDING;
-    c->block = random_int(r, 1, 40);
-    c->first_block = random_int(r, 0, 1) ? random_int(r, 1, 40) : 0;
-    c->window_blocks = random_int(r, 0, 4);
-    c->query_offset = random_int(r, 0, 1) ? random_int(r, 0, 90) : 0;
-    c->sink = random_int(r, 0, 1) ? random_int(r, 1, 60) : 0;
-    /* the sink touches at most 61 blocks */
-    if (c->sink && random_int(r, 0, 2) == 0) {
-        c->sink_in_window = 1;
-        c->window_blocks = 62 + random_int(r, 0, 3);
-    }
-    c->data = random_int(r, 0, 3) ? DATA_NORMAL : DATA_NAN;
-    c->bias = c->mask = TERM_NONE;
-    c->mask_windows = 0;
-    c->logit_scale = NAN;
-}
-
-test_case case_random_matrix(random_state *r, int pass, int first_dtype)
+test_case case_random_small(random_state *r, int tier, int pass,
+                            int first_dtype)
 {
     test_case c = case_default();
     if (random_int(r, 0, 1)) {
         do
-            c = case_random_grid(random_int(r, 1, 1 << 20),
-                                 WINATTN_TIER_MATRIX, pass);
+            c = case_random_grid(random_int(r, 1, 1 << 20), tier, pass);
         while (c.queries > 70 || c.dim > 70 || c.windows > 12);
         set_operands(&c, random_int(r, first_dtype, WINATTN_BF16));
         return c;
     }
-    c.tier = WINATTN_TIER_MATRIX;
+    c.tier = tier;
     c.pass = pass;
     c.variant = random_int(r, 0, 1);
     set_operands(&c, random_int(r, first_dtype, WINATTN_BF16));
@@ -271,7 +263,7 @@ test_case case_random_matrix(random_state *r, int pass, int first_dtype)
     if (c.variant == WINATTN_COSINE && random_int(r, 0, 1))
         c.logit_scale = random_unit(r) * 5.0;
     if (random_int(r, 0, 2) == 0)
-        draw_sliding(r, &c);
+        draw_sliding(r, &c, 40, 90);
     if (pass == PASS_BACKWARD) {
         /* gradients of logits of 1e8 are rounding errors */
         if (c.data == DATA_HUGE && c.variant == WINATTN_DOT)
@@ -367,7 +359,7 @@ static void draw_wgmma_sliding(random_state *r, test_case *c)
 {
     static const int layouts[] = {LAYOUT_CONTIGUOUS, LAYOUT_ALIGNED,
                                   LAYOUT_MISALIGNED};
-    draw_sliding(r, c);
+    draw_sliding(r, c, 40, 90);
     c->dim = 64 * random_int(r, 1, 2);
     c->windows = random_int(r, 1, 2);
     c->kv_heads = 1;
