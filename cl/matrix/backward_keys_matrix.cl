@@ -214,21 +214,20 @@ INLINE void add_q_block(keys_group *g, q_block *here, uint number, int count,
 }
 
 /* What a team computes with: a step of the ring. */
-INLINE q_block q_block_of(uint step, const keys_group *g,
-                          const backward_args *args, const tile_scheduler *at)
+INLINE void find_step(q_block *v, uint step, const keys_group *g,
+                      const backward_args *args, const tile_scheduler *at)
 {
     const kv_block *block = &g->block;
     const uint number = step % block->q_blocks;
-    q_block v = block_in_ring(step % STAGES * STAGE_SIZE,
-                              step / block->q_blocks % STAGES * STAGE_SIZE,
-                              &g->group, args, at);
-    v.head = block->kv_head * block->heads_each + number / KEY_BLOCKS;
-    v.first_row = number % KEY_BLOCKS * BLOCK_ROWS;
-    v.row_count = min(BLOCK_ROWS, (int)NQ - (int)v.first_row);
-    v.first_key = block->first_key;
-    v.key_count = block->key_count;
-    v.is_last = number + 1 == block->q_blocks;
-    return v;
+    place_block(v, step % STAGES * STAGE_SIZE,
+                step / block->q_blocks % STAGES * STAGE_SIZE, &g->group, args,
+                at);
+    v->head = block->kv_head * block->heads_each + number / KEY_BLOCKS;
+    v->first_row = number % KEY_BLOCKS * BLOCK_ROWS;
+    v->row_count = min(BLOCK_ROWS, (int)NQ - (int)v->first_row);
+    v->first_key = block->first_key;
+    v->key_count = block->key_count;
+    v->is_last = number + 1 == block->q_blocks;
 }
 
 /* What a q block has to be measured or found before it is computed with. */
@@ -263,7 +262,8 @@ INLINE void differentiate_windows(tile_scheduler at, keys_group *g,
         const uint number = step % g->block.q_blocks;
         __local const float *numbers =
             (__local const float *)g->numbers[me->team][step % STAGES];
-        q_block here = q_block_of(step, g, args, &at);
+        q_block here;
+        find_step(&here, step, g, args, &at);
         here.out = (__local ushort *)out[me->id / WAVE];
         find_score_bias(&here, &cached_mask_class,
                         &g->group.tensors.score_bias, me->id);

@@ -44,28 +44,27 @@ typedef struct kept_sums {
 
 /* ---- A q block ---- */
 
-INLINE q_block q_block_of(uint step, const fused_group *g,
-                          const backward_args *args, const tile_scheduler *at)
+INLINE void find_step(q_block *v, uint step, const fused_group *g,
+                      const backward_args *args, const tile_scheduler *at)
 {
     const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
     const uint number = SINGLE_Q_BLOCK ? 0 : step % g->keys.q_blocks;
-    q_block v = block_in_ring(step % STAGES * STAGE_SIZE,
-                              KEY_STAGE(step / g->keys.q_blocks % STAGES),
-                              &g->group, args, at);
-    v.head = g->first_head + number / row_blocks;
-    v.first_row = BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS;
-    v.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v.first_row);
-    v.key_count = NK;
-    v.is_last = number + 1 == g->keys.q_blocks;
-    v.fast_store = g->fast_store;
+    place_block(v, step % STAGES * STAGE_SIZE,
+                KEY_STAGE(step / g->keys.q_blocks % STAGES), &g->group, args,
+                at);
+    v->head = g->first_head + number / row_blocks;
+    v->first_row = BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS;
+    v->row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v->first_row);
+    v->key_count = NK;
+    v->is_last = number + 1 == g->keys.q_blocks;
+    v->fast_store = g->fast_store;
     if (VARIANT == COSINE)
-        v.scale = SINGLE_Q_BLOCK
-                      ? g->scale
-                      : cosine_scale(&args->forward,
-                                     g->group.tensors.logit_scale, v.head);
-    v.lse = g->lse_rows + step % KEY_STAGES * BLOCK_ROWS;
-    v.out = g->o_rows + g->group.me.wave * OUT_SIZE;
-    return v;
+        v->scale = SINGLE_Q_BLOCK
+                       ? g->scale
+                       : cosine_scale(&args->forward,
+                                      g->group.tensors.logit_scale, v->head);
+    v->lse = g->lse_rows + step % KEY_STAGES * BLOCK_ROWS;
+    v->out = g->o_rows + g->group.me.wave * OUT_SIZE;
 }
 
 /* What a q block has to be measured or found before it is computed with; the
@@ -241,7 +240,8 @@ INLINE void differentiate_windows(tile_scheduler at, kept_sums *sums,
         look_ahead(g, &at, forward);
         HIDE_LANE(w->lane);
         const uint number = SINGLE_Q_BLOCK ? 0 : step % g->keys.q_blocks;
-        q_block here = q_block_of(step, g, args, &at);
+        q_block here;
+        find_step(&here, step, g, args, &at);
         find_score_bias(&here, &cached_mask_class,
                         &g->group.tensors.score_bias, me->id);
         await_stage(me->team);

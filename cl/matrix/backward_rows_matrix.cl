@@ -43,23 +43,21 @@ typedef struct row_step {
 } row_step;
 
 /* What a team computes with. */
-INLINE q_block q_block_of(const row_step *in, const split_group *g,
-                          const backward_args *args, const tile_scheduler *at)
+INLINE void find_step(q_block *v, const row_step *in, const split_group *g,
+                      const backward_args *args, const tile_scheduler *at)
 {
-    q_block v =
-        block_in_ring(in->window * STAGE_SIZE, in->step % STAGES * STAGE_SIZE,
-                      &g->group, args, at);
-    v.head = g->head;
-    v.scale =
+    place_block(v, in->window * STAGE_SIZE, in->step % STAGES * STAGE_SIZE,
+                &g->group, args, at);
+    v->head = g->head;
+    v->scale =
         HEAD_SCALE(&args->forward, g->group.tensors.logit_scale, g->head);
-    v.first_row = g->first_row;
-    v.row_count = g->row_count;
-    v.first_key = in->block * BLOCK_KEYS;
-    v.key_count = min(BLOCK_KEYS, (int)NK - (int)v.first_key);
-    v.is_last = in->number + 1 == g->window_steps;
-    v.lse = g->lse_rows[g->group.me.team][in->window];
-    v.out = (__local ushort *)g->out_staging[g->group.me.id / WAVE];
-    return v;
+    v->first_row = g->first_row;
+    v->row_count = g->row_count;
+    v->first_key = in->block * BLOCK_KEYS;
+    v->key_count = min(BLOCK_KEYS, (int)NK - (int)v->first_key);
+    v->is_last = in->number + 1 == g->window_steps;
+    v->lse = g->lse_rows[g->group.me.team][in->window];
+    v->out = (__local ushort *)g->out_staging[g->group.me.id / WAVE];
 }
 
 /* What a KV block has to be measured or found before it is computed with; the
@@ -319,7 +317,8 @@ INLINE void differentiate_windows(tile_scheduler at, split_group *g,
                              .block = number % KEY_BLOCKS,
                              .is_for_sums = number < g->sums_first,
                              .mends = mends};
-        q_block here = q_block_of(&in, g, args, &at);
+        q_block here;
+        find_step(&here, &in, g, args, &at);
         int comes_again = 0; /* do the window's keys? */
         find_score_bias(&here, &cached_mask_class,
                         &g->group.tensors.score_bias, me->id);

@@ -108,29 +108,29 @@ INLINE void clear_pad_sums(const grad_group *g, const wave *w)
 }
 
 /* A q block, whose rows and keys are at these places of the ring: what is left
- * are its numbers. */
-INLINE q_block block_in_ring(int rows, int keys, const grad_group *g,
-                             const backward_args *args,
-                             const tile_scheduler *at)
+ * are its numbers. Fills what the caller has, see place_tile. */
+INLINE void place_block(q_block *v, int rows, int keys, const grad_group *g,
+                        const backward_args *args, const tile_scheduler *at)
 {
     const grad_memory *memory = &g->memory;
     __local const ushort *ring = g->copies.ring;
     const int team = g->me.team;
-    const q_block v = {.args = args,
-                       .at = at,
-                       .scale = args->forward.scale,
-                       .ds_scale = 1.0f,
-                       .q = ring + rows + Q_OFFSET,
-                       .d_o = ring + rows + D_O_OFFSET,
-                       .k = ring + keys + K_OFFSET,
-                       .v = ring + keys + V_OFFSET,
-                       .q_inverses = memory->inverses_m[team],
-                       .k_inverses = S_TRANSPOSED ? memory->inverses_m[team]
-                                                  : memory->inverses_n[team],
-                       .bias_cache = memory->bias_cache,
-                       .regions_m = memory->regions_m[team],
-                       .regions_n = memory->regions_n[team]};
-    return v;
+    v->args = args;
+    v->at = at;
+    v->first_key = 0;
+    v->fast_store = v->has_shift_boundary = 0;
+    v->scale = args->forward.scale;
+    v->ds_scale = 1.0f;
+    v->q = ring + rows + Q_OFFSET;
+    v->d_o = ring + rows + D_O_OFFSET;
+    v->k = ring + keys + K_OFFSET;
+    v->v = ring + keys + V_OFFSET;
+    v->q_inverses = memory->inverses_m[team];
+    v->k_inverses =
+        S_TRANSPOSED ? memory->inverses_m[team] : memory->inverses_n[team];
+    v->bias_cache = memory->bias_cache;
+    v->regions_m = memory->regions_m[team];
+    v->regions_n = memory->regions_n[team];
 }
 
 /* ---- Copies ---- */
