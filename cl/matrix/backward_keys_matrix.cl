@@ -83,8 +83,7 @@ INLINE void start_q_block(keys_group *g, uint step, const backward_args *args)
 
 /* ---- A q block ---- */
 
-/* Of the rows of a q block: the largest bound of |dS|, and whether an lse is
- * large. */
+/* The largest bound of |dS| of a q block's rows. Is an lse of them large? */
 INLINE float bound_of_rows(__local const float *rows, int count, int *large)
 {
     float bound = 0.0f;

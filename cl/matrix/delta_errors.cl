@@ -19,7 +19,7 @@ INLINE void clear_errors(row_errors *e)
         e->sum[r] = e->squares[r] = e->weights[r] = 0.0f;
 }
 
-/* Of a tile of dS and of P_SCALE P. */
+/* Adds a tile of dS and of P_SCALE P. */
 INLINE void add_errors(row_errors *e, const float *ds, const float *p,
                        const query_tile *operands, int tile, const wave *w)
 {

@@ -101,7 +101,7 @@ INLINE transposed transpose(const int is_dk, int key, const q_block *here,
     return of;
 }
 
-/* Of `count` tiles of keys, stores sums of dK, or else dV. */
+/* Stores sums of dK, or else dV, of `count` tiles of keys. */
 INLINE void store_sums(__private float (*sums)[KEY_SUM_TILES][ACC_PER_LANE],
                        const int count, const int is_dk,
                        const stored_keys *keys, const q_block *here,

@@ -176,7 +176,7 @@ INLINE void start_late_keys(const fused_group *g, uint step,
     END_COPIES();
 }
 
-/* The same of the window behind `at`. */
+/* Starts those of the window behind `at`. */
 INLINE void start_next_keys(fused_group *g, uint step,
                             const tile_scheduler *at,
                             const backward_args *args)

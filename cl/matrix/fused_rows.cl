@@ -104,7 +104,8 @@ INLINE void measure_values(__local uint *largest, __local const ushort *v,
 
 /* Is delta taken from o in this kernel, where the caller has it? */
 #define O_SERVES (LATE_COPIES && TAKES_O)
-/* Of operands in parts rounding leaves nothing that counts. */
+/* Does the rounding of operands leave what counts? Not where they come in
+ * parts. */
 #define MEASURES_ROUNDING (ROUNDING_SHOWS && WEIGHT_PARTS == 1)
 #define MEASURES_SUMS (O_SERVES || MEASURES_ROUNDING)
 

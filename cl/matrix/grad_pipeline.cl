@@ -69,7 +69,7 @@ typedef struct grad_group {
     grad_memory memory;
     grad_pipeline copies;
 } grad_group;
-/* From the parameters and local memory of a kernel. */
+/* What a kernel knows from its parameters and local memory. */
 #define GRAD_GROUP                                                            \
     {                                                                         \
         .me = this_work_item(),                                               \

@@ -16,7 +16,7 @@
 
 /* Among the numbers of a row: the delta that is mended. */
 #define ROW_SLIDING_DELTA 1
-/* Of wgmma: minus that times what the kernel of keys multiplies dP by. */
+/* Kernels with wgmma keep minus that times what dP is multiplied by for dK. */
 #define ROW_SLIDING_OFFSET 3
 /* Among the numbers of a block of rows: the largest |element| of v in its
  * share of the keys, and of its rows the largest length and |d_lse|. */

@@ -86,9 +86,9 @@ INLINE wave_rows find_wave_rows(__local span *spans, int row_count, int number)
     return rows;
 }
 
-/* Of a subtile's keys, from `first` on, where keys from `end` on count as
- * unseen: do all of the wave's rows see them all? Of most subtiles they do, so
- * this asks little, and without branches. */
+/* Do all of the wave's rows see all of a subtile's keys, from `first` on,
+ * where keys from `end` on count as unseen? Of most subtiles they do, so this
+ * asks little, and without branches. */
 INLINE int see_all(const forward_args *args, const wave_rows *rows, uint first,
                    uint end)
 {

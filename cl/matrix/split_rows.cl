@@ -128,7 +128,7 @@ INLINE void find_large(row_state *s, const q_block *here, const wave *w)
     s->large = largest_of_rows(size, here, w) > LARGE_LOGIT;
 }
 
-/* Without a loop for statistics: |dP| is at most |dO| |v|. */
+/* |dP| is at most |dO| |v|, which saves a loop for statistics. */
 INLINE void bound_dp(row_state *s, __local const uint *bounds)
 {
     row_statistics *all = &s->statistics;
