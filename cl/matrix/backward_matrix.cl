@@ -274,7 +274,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         __attribute__((aligned(128)));
     DECLARE_BIAS_CACHE
     DECLARE_GRAD_MEMORY
-    __local uint largest_v[WINDOWS_PER_GROUP][2];
+    __local uint largest_v[ROOM(RESCALES, WINDOWS_PER_GROUP)][2];
     float dbias[KEEPS_DBIAS ? KEY_TILES : 1][ACC_PER_LANE];
     float dv_sums[KEPT_TURNS][KEY_SUM_TILES][ACC_PER_LANE];
     float dk_sums[KEPT_TURNS][KEY_SUM_TILES][ACC_PER_LANE];

@@ -374,14 +374,13 @@ WAVE_ATTRIBUTE void
 JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 {
     DECLARE_LOCAL_MEMORY
-    __local float4 dbias_kept[KEEPS_DBIAS == 2 ? ROW_TILES * ALL_KEY_TILES *
-                                                     TILE_ELEMENTS / 4
-                                               : 1];
-    __local float split_sums[WINDOWS_PER_GROUP][ROW_TILES]
-                            [SPLITS > 1 ? SPLIT_SIZE : 1];
+    __local float4 dbias_kept[ROOM(
+        KEEPS_DBIAS == 2, ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS / 4)];
+    __local float split_sums[ROOM(SPLITS > 1, WINDOWS_PER_GROUP)][ROW_TILES]
+                            [ROOM(SPLITS > 1, SPLIT_SIZE)];
     DECLARE_GRAD_MEMORY
     __local float lse_rows[WINDOWS_PER_GROUP][STAGES][BLOCK_ROWS];
-    __local uint bounds[WINDOWS_PER_GROUP][2][KEY_BOUNDS];
+    __local uint bounds[ROOM(RESCALES, WINDOWS_PER_GROUP)][2][KEY_BOUNDS];
     __local int errors_show;
     float dbias_sums[KEEPS_DBIAS == 1 ? SHARE_TILES : 1][ACC_PER_LANE];
     const forward_args *forward = &args.forward;

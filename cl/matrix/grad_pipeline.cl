@@ -17,34 +17,40 @@ typedef struct grad_tensors {
     score_bias_tensors score_bias;
 } grad_tensors;
 
+/* A kernel of keys alone has no use for norms across tiles, and sums no
+ * scales. Who makes gradients of keys makes those of the padding. */
+#define SUMS_SCALES (VARIANT == COSINE && !S_TRANSPOSED)
+#define SUMS_PADS (PADDING == 1 && (FUSED_GRADIENTS || S_TRANSPOSED))
+
 /* Local memory, of all teams: a pointer to what one team has of an array would
  * keep a register. What is not used has one element. */
 typedef struct grad_memory {
     __local cached_bias *bias_cache;
     /* 1 / norm of rows that run down tiles, and across them */
-    __local float (*inverses_m)[VARIANT == COSINE ? BLOCK_M : 1];
-    __local float (*inverses_n)[VARIANT == COSINE ? KEY_ROWS : 1];
+    __local float (*inverses_m)[ROOM(VARIANT == COSINE, BLOCK_M)];
+    __local float (*inverses_n)[ROOM(SUMS_SCALES, KEY_ROWS)];
     __local float *lane_sums;
     /* regions of tokens, down and across */
-    __local uchar (*regions_m)[COMPARES_REGIONS ? BLOCK_M : 1];
-    __local uchar (*regions_n)[COMPARES_REGIONS ? SEQ_N : 1];
+    __local uchar (*regions_m)[ROOM(COMPARES_REGIONS, BLOCK_M)];
+    __local uchar (*regions_n)[ROOM(COMPARES_REGIONS, SEQ_N)];
     /* of each wave: dK and dV of the padding */
-    __local float (*pad_sums)[PADDING == 1 ? 2 * DIMS : 1];
+    __local float (*pad_sums)[ROOM(SUMS_PADS, 2 * DIMS)];
     __local const storage_bits *pad_k, *pad_v; /* NULL: zeros */
 } grad_memory;
 
 #define DECLARE_GRAD_MEMORY                                                   \
-    __local float inverses_m[WINDOWS_PER_GROUP]                               \
-                            [VARIANT == COSINE ? BLOCK_M : 1];                \
-    __local float inverses_n[WINDOWS_PER_GROUP]                               \
-                            [VARIANT == COSINE ? KEY_ROWS : 1];               \
+    __local float inverses_m[ROOM(VARIANT == COSINE, WINDOWS_PER_GROUP)]      \
+                            [ROOM(VARIANT == COSINE, BLOCK_M)];               \
+    __local float inverses_n[ROOM(SUMS_SCALES, WINDOWS_PER_GROUP)]            \
+                            [ROOM(SUMS_SCALES, KEY_ROWS)];                    \
+    __local float lane_sums[ROOM(SUMS_SCALES, TEAM * WINDOWS_PER_GROUP)];     \
+    __local uchar regions_m[ROOM(COMPARES_REGIONS, WINDOWS_PER_GROUP)]        \
+                           [ROOM(COMPARES_REGIONS, BLOCK_M)];                 \
+    __local uchar regions_n[ROOM(COMPARES_REGIONS, WINDOWS_PER_GROUP)]        \
+                           [ROOM(COMPARES_REGIONS, SEQ_N)];                   \
     __local float                                                             \
-        lane_sums[VARIANT == COSINE ? TEAM * WINDOWS_PER_GROUP : 1];          \
-    __local uchar                                                             \
-        regions_m[WINDOWS_PER_GROUP][COMPARES_REGIONS ? BLOCK_M : 1];         \
-    __local uchar regions_n[WINDOWS_PER_GROUP][COMPARES_REGIONS ? SEQ_N : 1]; \
-    __local float pad_sums[WINDOWS_PER_GROUP * WAVES_PER_WINDOW]              \
-                          [PADDING == 1 ? 2 * DIMS : 1];                      \
+        pad_sums[ROOM(SUMS_PADS, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)]       \
+                [ROOM(SUMS_PADS, 2 * DIMS)];                                  \
     DECLARE_PADS(pads)
 #define GRAD_MEMORY                                                           \
     {                                                                         \

@@ -448,7 +448,8 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         __attribute__((aligned(128)));
     __local span spans[BLOCK_ROWS];
     __local uint found[BOUND_NUMBERS];
-    __local float scratch[WAVES_PER_WINDOW][WAVE];
+    __local float scratch[ROOM(!STATISTICS, WAVES_PER_WINDOW)]
+                         [ROOM(!STATISTICS, WAVE)];
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
     wave w = {.lane = me.id % WAVE};
