@@ -230,13 +230,20 @@ INLINE float added_to_logit(const forward_args *args,
 #define WEIGHT(logit, base) EXP2(((logit) - (base)) * LOG2E)
 #define WEIGHT_SHIFTED(logit, shift) EXP2(FMA(logit, LOG2E, shift))
 
-/* What of a weight of window and head `of` is multiplied: all of it. Dropout
- * would keep some, by a generator that counts windows, heads, queries and
- * keys. Forward, P is asked for as it goes to the product with V, and not as
- * it is summed; backward, as it goes to dV, and dP, which is multiplied by
- * what P was. */
+/* Does a weight of window and head `of` go to products? All do. Dropout would
+ * say so of some, by a generator that counts windows, heads, queries and keys,
+ * and o, dV and dP would be made larger for it. Forward, P is asked for as it
+ * goes to the product with V, and not as it is summed; backward, as it goes to
+ * dV, and dP, which is multiplied by what P was. */
+INLINE int is_kept(const forward_args *args, work_tile of, uint query,
+                   uint key)
+{
+    return 1;
+}
+
+/* A weight, or a number of dP, as it goes on. */
 INLINE float keep(float weight, const forward_args *args, work_tile of,
                   uint query, uint key)
 {
-    return weight;
+    return is_kept(args, of, query, key) ? weight : 0.0f;
 }

@@ -127,6 +127,7 @@ INLINE void start_tile(attention_tile *work, int tile, const wave_memory *own,
                                   .q = here->q,
                                   .stage = here->stage,
                                   .args = args,
+                                  .of = here->of,
                                   .score_bias = here->score_bias};
     *work = start;
     work->key_scale = memory->k_factors;

@@ -103,9 +103,8 @@ INLINE void raise_max(row_state *s,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(top[r], fmax);
         if (STREAMING || SUBTILES > 1) {
-            rescale[r] = top[r] == -INFINITY
-                             ? 1.0f
-                             : EXP2((s->softmax_max[r] - top[r]) * LOG2E);
+            rescale[r] =
+                top[r] == -INFINITY ? 1.0f : WEIGHT(s->softmax_max[r], top[r]);
             s->sum[r] *= rescale[r];
             s->exact[r] *= rescale[r];
         }
@@ -183,6 +182,27 @@ INLINE void weigh_subtile(query_tile weights[TILES_PER_SUBTILE][WEIGHT_PARTS],
                     subtract_rounded(rest);
             }
         }
+}
+
+/* Which weights a tile has: of a window's head, from that query and key on. */
+typedef struct weight_place {
+    const forward_args *args;
+    work_tile of;
+    uint query, key;
+} weight_place;
+
+/* Those of a tile's weights that are not kept become 0. */
+INLINE void keep_weights(query_tile *weights, const weight_place *at, int tile,
+                         const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i++) {
+        const int e = i % QUERY_ELEMENTS;
+        const int key = tile * TILE_N + i / QUERY_ELEMENTS * MMA_K +
+                        SLOT_KEY(query_step(w->lane, e));
+        if (!is_kept(at->args, at->of, at->query + query_row(w->lane, e),
+                     at->key + key))
+            clear_operand(weights->x, i);
+    }
 }
 
 /* Sums of lanes that share a row become the row's. */

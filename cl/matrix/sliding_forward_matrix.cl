@@ -35,6 +35,7 @@ typedef struct sliding_keys {
     __local uint *found; /* see LARGEST_OF_WAVE */
     const forward_args *args;
     const wave_rows *rows;
+    work_tile of;
 } sliding_keys;
 
 INLINE void start_wave(wave_state *s, __local const storage_bits *q, int row,
@@ -89,8 +90,8 @@ INLINE void add_left_out(wave_state *s, const sliding_keys *here, int first,
     }
 }
 
-/* o += p v. guards 0: all rows see a subtile's keys; else `mixed` says whether
- * some do not. */
+/* o += keep(p) v. guards 0: all rows see a subtile's keys; else `mixed` says
+ * whether some do not. */
 INLINE void
 add_values(wave_state *s,
            query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE][WEIGHT_PARTS],
@@ -98,6 +99,14 @@ add_values(wave_state *s,
            const wave *w)
 {
     uint unlike_numbers = 0;
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
+        const weight_place at = {here->args, here->of,
+                                 here->of.row + here->rows->row + m * TILE_M,
+                                 here->first};
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+            UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+                keep_weights(&weights[m][t][part], &at, first + t, w);
+    }
     UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t))
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
@@ -263,7 +272,6 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     work_item me = this_work_item();
     wave w = {.lane = me.id % WAVE};
     __local storage_bits *own_q = (__local storage_bits *)q_rows;
-
     const work_tile tile = deal_work_tile(&args, (uint)get_group_id(0));
     const uint row_end = min(tile.row + args.block_rows, (uint)NQ);
     const window_coord coord = locate_window(&args.grid, tile.window);
@@ -299,7 +307,8 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             .scale = now_args->scale == 0.0f ? 1.0f : now_args->scale,
             .found = found + me.wave,
             .args = now_args,
-            .rows = &rows};
+            .rows = &rows,
+            .of = tile};
         await_stage(0);
         start_keys(&pipeline, &copied, now_args, me.lane);
         await_copies(0);

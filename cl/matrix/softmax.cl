@@ -37,6 +37,7 @@ typedef struct attention_tile {
     __local const storage_bits *stage;
     __local const float *key_scale;
     const forward_args *args;
+    work_tile of;
     const score_bias_view *score_bias;
     query_tile held[DIM_TILES]; /* with HOLDS_ROWS */
 } attention_tile;
@@ -74,7 +75,7 @@ INLINE void weigh_keys(query_tile weights[TILES_PER_SUBTILE][WEIGHT_PARTS],
     weigh_subtile(weights, sum, scores, first, looks, w);
 }
 
-/* l += sums of p, o += p v. */
+/* l += sums of p, o += keep(p) v. */
 INLINE void add_subtile(row_state *s,
                         query_tile weights[TILES_PER_SUBTILE][WEIGHT_PARTS],
                         const float *sum,
@@ -88,6 +89,11 @@ INLINE void add_subtile(row_state *s,
             if (IS_TILE(first + t))
                 UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                     s->exact[LANE_ROW(i)] += scores[t][i];
+    const weight_place at = {here->args, here->of,
+                             here->rows.first_row + here->rows.row, here->key};
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+        UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+            keep_weights(&weights[t][part], &at, first + t, w);
     UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t))
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {

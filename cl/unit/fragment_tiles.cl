@@ -209,6 +209,13 @@ INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
         }
 }
 
+/* Element i of a lane's operands becomes 0. */
+INLINE void clear_operand(uint *x, int i)
+{
+    const uint bits = WORD_ELEMENTS == 1 ? ~0u : 0xffffu;
+    x[i / WORD_ELEMENTS] &= ~(bits << 16 * (i % WORD_ELEMENTS));
+}
+
 /* Scores, rounded to operands of the next product. */
 INLINE query_tile make_weights(const float *scores, const wave *w)
 {
