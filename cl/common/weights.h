@@ -102,15 +102,6 @@ INLINE score_bias_view score_bias_of(const score_bias_tensors *tensors,
     return score_bias_at(tensors, args, of, &coord);
 }
 
-/* Declares `name`, from the kernel's parameters. */
-#define DECLARE_SCORE_BIAS_AT(name, args, u, coord_of)                        \
-    const score_bias_tensors name##_tensors = SCORE_BIAS_TENSORS;             \
-    score_bias_view name =                                                    \
-        score_bias_at(&name##_tensors, &(args), u, &(coord_of));
-#define DECLARE_SCORE_BIAS(name, args, u)                                     \
-    const score_bias_tensors name##_tensors = SCORE_BIAS_TENSORS;             \
-    score_bias_view name = score_bias_of(&name##_tensors, &(args), u);
-
 /* Positions are told apart by these multiples along each axis; TABLE_WINDOW_1
  * and _2 are the window in which a token's number is its position. */
 INLINE int table_position(uint token)
