@@ -34,11 +34,10 @@
     X(ADJACENT_KEYS, 0, 1)                                                    \
     /* 1: fma is an instruction of the device */                              \
     X(HAS_FMA, 0, 1)                                                          \
-    /* 1: tokens of a window are a box of a grid (tokens.cl), WINDOW_0 x      \
-     * WINDOW_1 x WINDOW_2 of them; 2: of one that is rolled before it is     \
-     * padded, where that makes a difference */                               \
+    /* 1: the NK tokens of a window are a box of a grid (tokens.cl), WINDOW_1 \
+     * x WINDOW_2 of them along the last two axes; 2: of one that is rolled   \
+     * before it is padded, where that makes a difference */                  \
     X(GRID, 0, 2)                                                             \
-    X(WINDOW_0, 1, 0x7fffffff)                                                \
     X(WINDOW_1, 1, 0x7fffffff)                                                \
     X(WINDOW_2, 1, 0x7fffffff)                                                \
     /* 0: all tokens exist; those of the padding are 1 a given row, or zeros, \

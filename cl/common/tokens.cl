@@ -5,7 +5,7 @@
  *
  *   GRID 0    tokens of a window are rows, layout.row apart
  *        1    they are a box of a grid that was padded and then rolled; the
- *             window is WINDOW_0 x WINDOW_1 x WINDOW_2, constants:
+ *             window is WINDOW_0 x WINDOW_1 x WINDOW_2, constants, NK in all:
  *
  *               window   first   + token in the window, wrapped where the
  *               number -> of its    roll ended -> position -> offset
@@ -29,6 +29,7 @@ REQUIRE(KEEPS_TOKENS)
 #if GRID
 typedef uint grid_number;
 typedef uint plane_offset;
+#define WINDOW_0 (NK / (WINDOW_1 * WINDOW_2))
 #else
 typedef ulong grid_number;
 typedef ulong plane_offset;
@@ -36,7 +37,6 @@ typedef ulong plane_offset;
 #define WINDOW_1 1
 #define WINDOW_2 1
 #endif
-REQUIRE(WINDOW_0)
 REQUIRE(WINDOW_1)
 REQUIRE(WINDOW_2)
 #define WINDOW_TOKENS (WINDOW_0 * WINDOW_1 * WINDOW_2)

@@ -33,7 +33,6 @@ static void append_grid(const wa_problem *problem, char *text, size_t size)
     const uint32_t padding = wa_problem_padding(problem);
     const define defines[] = {
         {WA_SWITCH(GRID), grid->rolls_first ? 2 : 1, grid->used},
-        {WA_SWITCH(WINDOW_0), grid->window[0], grid->used},
         {WA_SWITCH(WINDOW_1), grid->window[1], grid->used},
         {WA_SWITCH(WINDOW_2), grid->window[2], grid->used},
         {WA_SWITCH(PADDING), padding, padding != 0},

@@ -11,7 +11,7 @@ static void assert_grid(const char *defines)
 {
     assert_true(has_define(defines, "GRID", 1));
     assert_true(has_define(defines, "NQ", 42));
-    assert_true(has_define(defines, "WINDOW_0", 1));
+    assert_true(has_define(defines, "NK", 42));
     assert_true(has_define(defines, "WINDOW_1", 7));
     assert_true(has_define(defines, "WINDOW_2", 6));
     assert_true(has_define(defines, "MASK", 4));
