@@ -179,44 +179,35 @@ INLINE uint swizzled_chunk(uint rows, uint row, uint chunk)
 #define HELD(p)                                                               \
     [p0] "r"((p)[0]), [p1] "r"((p)[1]), [p2] "r"((p)[2]), [p3] "r"((p)[3])
 
+/* name: such a product, of an operand in local memory, or held; sums_of says
+ * whether sums are set or added to. */
+#define DEFINE_PRODUCT(name, n, sums_of, adds, down)                          \
+    INLINE void name(float *sums, ulong left, ulong right)                    \
+    {                                                                         \
+        __asm__ volatile(WGMMA(n, adds, "%[left]", down)                      \
+                         : sums_of(sums)                                      \
+                         : [left] "l"(left), [right] "l"(right)               \
+                         : "memory");                                         \
+    }
+#define DEFINE_HELD_PRODUCT(name, n, sums_of, adds, down)                     \
+    INLINE void name(float *sums, const uint *left, ulong right)              \
+    {                                                                         \
+        __asm__ volatile(WGMMA(n, adds, HELD_LEFT, down)                      \
+                         : sums_of(sums)                                      \
+                         : HELD(left), [right] "l"(right)                     \
+                         : "memory");                                         \
+    }
+
 /* scores = queries keys^T, of 16 channels; and more channels. */
-INLINE void set_scores(float *s, ulong queries, ulong keys)
-{
-    __asm__ volatile(WGMMA(TILE_KEYS, "0", "%[left]", "0, 0")
-                     : JOIN(SET_, TILE_KEYS)(s)
-                     : [left] "l"(queries), [right] "l"(keys)
-                     : "memory");
-}
-INLINE void add_scores(float *s, ulong queries, ulong keys)
-{
-    __asm__ volatile(WGMMA(TILE_KEYS, "1", "%[left]", "0, 0")
-                     : JOIN(ADD_, TILE_KEYS)(s)
-                     : [left] "l"(queries), [right] "l"(keys)
-                     : "memory");
-}
+DEFINE_PRODUCT(set_scores, TILE_KEYS, JOIN(SET_, TILE_KEYS), "0", "0, 0")
+DEFINE_PRODUCT(add_scores, TILE_KEYS, JOIN(ADD_, TILE_KEYS), "1", "0, 0")
 /* The same of queries in registers. */
-INLINE void set_scores_held(float *s, const uint *queries, ulong keys)
-{
-    __asm__ volatile(WGMMA(TILE_KEYS, "0", HELD_LEFT, "0")
-                     : JOIN(SET_, TILE_KEYS)(s)
-                     : HELD(queries), [right] "l"(keys)
-                     : "memory");
-}
-INLINE void add_scores_held(float *s, const uint *queries, ulong keys)
-{
-    __asm__ volatile(WGMMA(TILE_KEYS, "1", HELD_LEFT, "0")
-                     : JOIN(ADD_, TILE_KEYS)(s)
-                     : HELD(queries), [right] "l"(keys)
-                     : "memory");
-}
+DEFINE_HELD_PRODUCT(set_scores_held, TILE_KEYS, JOIN(SET_, TILE_KEYS), "0",
+                    "0")
+DEFINE_HELD_PRODUCT(add_scores_held, TILE_KEYS, JOIN(ADD_, TILE_KEYS), "1",
+                    "0")
 /* o += weights values, of 16 keys. */
-INLINE void add_values(float *o, const uint *p, ulong values)
-{
-    __asm__ volatile(WGMMA(HEAD_DIM, "1", HELD_LEFT, "1")
-                     : JOIN(ADD_, HEAD_DIM)(o)
-                     : HELD(p), [right] "l"(values)
-                     : "memory");
-}
+DEFINE_HELD_PRODUCT(add_values, HEAD_DIM, JOIN(ADD_, HEAD_DIM), "1", "1")
 
 /* The same, or o = weights values where it `adds` not. */
 INLINE void add_or_set_values(float *o, const uint *p, ulong values, int adds)

@@ -67,18 +67,10 @@ INLINE ulong describe_weights(uint address)
 
 /* sums = or += weights rows, of 16 rows in local memory; weights are read down
  * their columns or not. */
-#define DEFINE_WEIGHT_PRODUCT(name, sums_of, adds, down)                      \
-    INLINE void name(float *sums, ulong weights, ulong rows)                  \
-    {                                                                         \
-        __asm__ volatile(WGMMA(32, adds, "%[left]", down ", 1")               \
-                         : sums_of(sums)                                      \
-                         : [left] "l"(weights), [right] "l"(rows)             \
-                         : "memory");                                         \
-    }
-DEFINE_WEIGHT_PRODUCT(set_down, SET_32, "0", "1")
-DEFINE_WEIGHT_PRODUCT(add_down, ADD_32, "1", "1")
-DEFINE_WEIGHT_PRODUCT(set_along, SET_32, "0", "0")
-DEFINE_WEIGHT_PRODUCT(add_along, ADD_32, "1", "0")
+DEFINE_PRODUCT(set_down, 32, SET_32, "0", "1, 1")
+DEFINE_PRODUCT(add_down, 32, ADD_32, "1", "1, 1")
+DEFINE_PRODUCT(set_along, 32, SET_32, "0", "0, 1")
+DEFINE_PRODUCT(add_along, 32, ADD_32, "1", "0, 1")
 
 /* sums = weights^T rows, of all rows: the warpgroup's keys begin with tile
  * `first`. rows: their address. */
