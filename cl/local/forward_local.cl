@@ -433,6 +433,63 @@ INLINE void clear_sums(float4 out[KEPT_STAGES][OUT_ROWS],
     }
 }
 
+/* Where results go: planes; is there such a work tile? */
+typedef struct team_results {
+    __global storage *o;
+    __global float *lse;
+    int exist;
+} team_results;
+
+/* O and lse of a work tile. */
+INLINE void compute(const team_memory *memory, const forward_args *args,
+                    const score_bias_view *score_bias,
+                    const team_work_tile *at, const window_coord *coord,
+                    const team_results *to, int lane)
+{
+    const int quad = lane % STAGE_QUADS;
+    const int owns = lane / STAGE_QUADS < OUT_TILES;
+    const int stores = owns && to->exist;
+    const out_tile tile = {owns, lane / STAGE_QUADS, quad};
+    float4 out[KEPT_STAGES][OUT_ROWS];
+    if (STREAMING)
+        clear_sums(out, memory, lane);
+
+    const key_loop loop =
+        loop_over_keys(args, at->first_row, at->first_row + at->row_count);
+    for (uint b = 0; b < loop.blocks; b++) {
+        const key_range range = loop_block(args, &loop, b);
+
+        /* 1. */
+        compute_logits(memory, args, score_bias, at, range, b == 0, lane);
+
+        /* 2.; the first values travel meanwhile */
+        stage(memory->kv, &at->v, range.first, (int)range.count,
+              VALUE_ROWS + at->zero, 0, 1.0f, 0, lane, at->wide);
+        exponentiate(memory, args, at->first_row, at->row_count, range, lane);
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        /* 3. */
+        STAGE_FOR (int d = 0; d < DIM_STAGES; d++) {
+            float4 *sums = out[STREAMING ? d : 0];
+            sum_values(sums, memory, at, tile, range, d, lane);
+            if (!STREAMING && stores)
+                store_out(sums, memory, args, at, coord, to->o, tile,
+                          d * STAGE_DIMS + quad * 4);
+        }
+        if (b + 1 < loop.blocks)
+            barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+    if (STREAMING)
+        barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL_FOR (int d = 0; d < KEPT_STAGES; d++)
+        if (STREAMING && stores)
+            store_out(out[d], memory, args, at, coord, to->o, tile,
+                      d * STAGE_DIMS + quad * 4);
+    if ((args->flags & ARG_LSE) != 0 && to->exist)
+        store_lse(memory, args, at, coord, to->lse, lane);
+}
+
 __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 SUB_GROUP_SIZE void
 forward_local(FORWARD_PARAMETERS)
@@ -498,48 +555,8 @@ forward_local(FORWARD_PARAMETERS)
         .scale = HEAD_SCALE(&args, logit_scale, u.head),
         .wide = (args.flags & ARG_WIDE_ACCESS) != 0,
         .zero = UNKNOWN_ZERO(args)};
-    o += plane(&args.o, coord.grid, u.head);
-
-    const int quad = lane % STAGE_QUADS;
-    const int owns = lane / STAGE_QUADS < OUT_TILES;
-    const int stores = owns && index < args.work_tiles;
-    const out_tile tile = {owns, lane / STAGE_QUADS, quad};
-    float4 out[KEPT_STAGES][OUT_ROWS];
-    if (STREAMING)
-        clear_sums(out, &memory, lane);
-
-    const key_loop loop = loop_over_keys(&args, u.row, row_end);
-    for (uint b = 0; b < loop.blocks; b++) {
-        const key_range range = loop_block(&args, &loop, b);
-
-        /* 1. */
-        compute_logits(&memory, &args, &score_bias, &at, range, b == 0, lane);
-
-        /* 2.; the first values travel meanwhile */
-        stage(memory.kv, &at.v, range.first, (int)range.count,
-              VALUE_ROWS + at.zero, 0, 1.0f, 0, lane, at.wide);
-        exponentiate(&memory, &args, u.row, at.row_count, range, lane);
-        barrier(CLK_LOCAL_MEM_FENCE);
-
-        /* 3. */
-        STAGE_FOR (int d = 0; d < DIM_STAGES; d++) {
-            float4 *sums = out[STREAMING ? d : 0];
-            sum_values(sums, &memory, &at, tile, range, d, lane);
-            if (!STREAMING && stores)
-                store_out(sums, &memory, &args, &at, &coord, o, tile,
-                          d * STAGE_DIMS + quad * 4);
-        }
-        if (b + 1 < loop.blocks)
-            barrier(CLK_LOCAL_MEM_FENCE);
-    }
-
-    if (STREAMING)
-        barrier(CLK_LOCAL_MEM_FENCE);
-    UNROLL_FOR (int d = 0; d < KEPT_STAGES; d++)
-        if (STREAMING && stores)
-            store_out(out[d], &memory, &args, &at, &coord, o, tile,
-                      d * STAGE_DIMS + quad * 4);
-    if ((args.flags & ARG_LSE) != 0 && index < args.work_tiles)
-        store_lse(&memory, &args, &at, &coord,
-                  lse + plane(&args.lse, coord.grid, u.head), lane);
+    const team_results to = {o + plane(&args.o, coord.grid, u.head),
+                             lse + plane(&args.lse, coord.grid, u.head),
+                             index < args.work_tiles};
+    compute(&memory, &args, &score_bias, &at, &coord, &to, lane);
 }
