@@ -76,21 +76,33 @@ static winattn_status give_text(world *w, winattn_status status, size_t needed)
     return status;
 }
 
+#define DESCRIBE(object, function)                                            \
+    winattn_status describe_##object(world *w)                                \
+    {                                                                         \
+        size_t needed = 0;                                                    \
+        const winattn_status status =                                         \
+            function(made.object, MOST_TEXT, text, &needed);                  \
+        return give_text(w, status, needed);                                  \
+    }
+
 static winattn_status give_size(world *w, winattn_status status, size_t size)
 {
     snprintf(w->outcome, sizeof w->outcome, "%zu bytes", size);
     return status;
 }
 
+/* Of the object, and of what else the function takes. */
+#define WORKSPACE(object, function, ...)                                      \
+    winattn_status object##_workspace(world *w)                               \
+    {                                                                         \
+        size_t size = 0;                                                      \
+        const winattn_status status = function(__VA_ARGS__, &size);           \
+        return give_size(w, status, size);                                    \
+    }
+
 /* ---- Linear layers ---- */
 
-winattn_status describe_linear(world *w)
-{
-    size_t needed = 0;
-    const winattn_status status =
-        winattn_linear_plan_describe(made.linear, MOST_TEXT, text, &needed);
-    return give_text(w, status, needed);
-}
+DESCRIBE(linear, winattn_linear_plan_describe)
 
 winattn_status create_linear(world *w)
 {
@@ -107,13 +119,7 @@ winattn_status create_linear(world *w)
     return describe_linear(w);
 }
 
-winattn_status linear_workspace(world *w)
-{
-    size_t size = 0;
-    const winattn_status status =
-        winattn_linear_plan_workspace_size(made.linear, 1000, &size);
-    return give_size(w, status, size);
-}
+WORKSPACE(linear, winattn_linear_plan_workspace_size, made.linear, 1000)
 
 winattn_status enqueue_linear(world *w)
 {
@@ -137,13 +143,7 @@ winattn_status enqueue_linear(world *w)
 
 /* ---- Window attention ---- */
 
-winattn_status describe_attention(world *w)
-{
-    size_t needed = 0;
-    const winattn_status status = winattn_window_attention_plan_describe(
-        made.attention, MOST_TEXT, text, &needed);
-    return give_text(w, status, needed);
-}
+DESCRIBE(attention, winattn_window_attention_plan_describe)
 
 winattn_status create_attention(world *w)
 {
@@ -162,13 +162,8 @@ winattn_status create_attention(world *w)
     return describe_attention(w);
 }
 
-winattn_status attention_workspace(world *w)
-{
-    size_t size = 0;
-    const winattn_status status =
-        winattn_window_attention_plan_workspace_size(made.attention, &size);
-    return give_size(w, status, size);
-}
+WORKSPACE(attention, winattn_window_attention_plan_workspace_size,
+          made.attention)
 
 winattn_status enqueue_attention(world *w)
 {
@@ -194,13 +189,7 @@ winattn_status enqueue_attention(world *w)
 
 /* ---- Blocks ---- */
 
-winattn_status describe_block(world *w)
-{
-    size_t needed = 0;
-    const winattn_status status =
-        winattn_block_plan_describe(made.block, MOST_TEXT, text, &needed);
-    return give_text(w, status, needed);
-}
+DESCRIBE(block, winattn_block_plan_describe)
 
 winattn_status create_block(world *w)
 {
@@ -224,13 +213,7 @@ winattn_status create_block(world *w)
     return describe_block(w);
 }
 
-winattn_status block_workspace(world *w)
-{
-    size_t size = 0;
-    const winattn_status status =
-        winattn_block_plan_workspace_size(made.block, &size);
-    return give_size(w, status, size);
-}
+WORKSPACE(block, winattn_block_plan_workspace_size, made.block)
 
 winattn_status enqueue_block(world *w)
 {
@@ -263,8 +246,7 @@ winattn_status enqueue_block(world *w)
 
 /* ---- Weights ---- */
 
-/* Two stages, the second of odd maps, shifted blocks, and a head.
- */
+/* Two stages, the second of odd maps, shifted blocks, and a head. */
 static winattn_swin_config config_of(const world *w)
 {
     const winattn_swin_config config = {.struct_size = sizeof config,
@@ -318,13 +300,7 @@ winattn_status open_weights_shards(world *w)
     return open_file(w, shard_index);
 }
 
-winattn_status describe_weights(world *w)
-{
-    size_t needed = 0;
-    const winattn_status status =
-        winattn_swin_weights_describe(made.weights, MOST_TEXT, text, &needed);
-    return give_text(w, status, needed);
-}
+DESCRIBE(weights, winattn_swin_weights_describe)
 
 static winattn_status give_config(world *w, winattn_status status,
                                   const winattn_swin_config *config)
@@ -429,13 +405,7 @@ bool models_set_folder(const char *folder)
 
 /* ---- Models ---- */
 
-winattn_status describe_model(world *w)
-{
-    size_t needed = 0;
-    const winattn_status status =
-        winattn_model_describe(made.model, MOST_TEXT, text, &needed);
-    return give_text(w, status, needed);
-}
+DESCRIBE(model, winattn_model_describe)
 
 winattn_status create_model(world *w)
 {
@@ -451,13 +421,7 @@ winattn_status create_model(world *w)
     return describe_model(w);
 }
 
-winattn_status model_workspace(world *w)
-{
-    size_t size = 0;
-    const winattn_status status =
-        winattn_model_workspace_size(made.model, &size);
-    return give_size(w, status, size);
-}
+WORKSPACE(model, winattn_model_workspace_size, made.model)
 
 winattn_status map_shape(world *w)
 {
