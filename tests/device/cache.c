@@ -13,6 +13,7 @@
 #include <unistd.h>
 #endif
 
+#include "kit/fixture.h"
 #include "program/program_set.h"
 
 const char *own_path;
@@ -89,50 +90,26 @@ void describe_origin(const winattn_plan *plan, char origin[40])
     assert_int_equal(sscanf(line, "\nprogram: %39[^\n]", origin), 1);
 }
 
-void run_plan(cl_context context, cl_device_id id, cl_command_queue queue,
-              const char *text, outcome *result)
-{
-    test_case c = case_default();
-    test_device on = device;
-    device_buffers buffers;
-    case_result checked;
-    winattn_plan *plan;
-    on.context = context;
-    on.id = id;
-    on.queue = queue;
-    memset(result, 0, sizeof *result);
-    memset(&checked, 0, sizeof checked);
-    assert_true(case_parse(text, &c, NULL));
-    case_buffers *data = data_make(&c);
-    assert_non_null(data);
-    assert_true(buffers_create(&on, data, &buffers));
-    const winattn_desc desc = data_desc(data);
-    const unsigned before = wa_programs_built();
-    if (winattn_plan_create(context, id, &desc, &plan) != WINATTN_SUCCESS)
-        fail_msg("%s", winattn_last_reason());
-    result->built = wa_programs_built() - before;
-    assert_string_equal(winattn_last_reason(), "");
-    describe_origin(plan, result->origin);
-    const winattn_forward forward = buffers_forward(data, &buffers);
-    assert_int_equal(
-        winattn_enqueue_forward(plan, queue, &forward, 0, NULL, NULL),
-        WINATTN_SUCCESS);
-    if (!buffers_check(queue, data, &buffers, 0, &checked))
-        fail_msg("%s", checked.failure);
-    const int o = data->tensor[T_O].buffer;
-    assert_true(data->buffer[o].size <= sizeof result->o);
-    assert_int_equal(clEnqueueReadBuffer(queue, buffers.mem[o], CL_TRUE, 0,
-                                         data->buffer[o].size, result->o, 0,
-                                         NULL, NULL),
-                     CL_SUCCESS);
-    winattn_plan_destroy(plan);
-    buffers_release(&buffers);
-    data_free(data);
-}
-
 void run_here(const char *text, outcome *result)
 {
-    run_plan(device.context, device.id, device.queue, text, result);
+    const unsigned before = wa_programs_built();
+    memset(result, 0, sizeof *result);
+    fixture f = set_up(text);
+    result->built = wa_programs_built() - before;
+    assert_string_equal(winattn_last_reason(), "");
+    describe_origin(f.plan, result->origin);
+    assert_int_equal(winattn_enqueue_forward(f.plan, device.queue, &f.forward,
+                                             0, NULL, NULL),
+                     WINATTN_SUCCESS);
+    assert_correct(&f);
+    const int o = f.data->tensor[T_O].buffer;
+    const size_t size = f.data->buffer[o].size;
+    assert_true(size <= sizeof result->o);
+    assert_int_equal(clEnqueueReadBuffer(device.queue, f.buffers.mem[o],
+                                         CL_TRUE, 0, size, result->o, 0, NULL,
+                                         NULL),
+                     CL_SUCCESS);
+    tear_down(&f);
 }
 
 const char *other_case(void)

@@ -48,10 +48,7 @@ const char *other_case(void);
 
 void describe_origin(const winattn_plan *plan, char origin[40]);
 
-/* Creates a plan, runs it, and checks the result. */
-void run_plan(cl_context context, cl_device_id id, cl_command_queue queue,
-              const char *text, outcome *result);
-/* On the device under test. */
+/* Creates a plan on the device under test, runs it, and checks the result. */
 void run_here(const char *text, outcome *result);
 
 /* Some drivers give no binaries; then all is built from source, and there is

@@ -196,17 +196,20 @@ static void parts_of_devices(void **state)
     if (!gives_binaries() || parts < 2 ||
         clCreateSubDevices(device.id, units, 1, &part, &count) != CL_SUCCESS)
         skip();
-    cl_context context = clCreateContext(NULL, 1, &part, NULL, NULL, &error);
+    const test_device whole = device;
+    device.id = part;
+    device.context = clCreateContext(NULL, 1, &part, NULL, NULL, &error);
     assert_int_equal(error, CL_SUCCESS);
-    cl_command_queue queue = clCreateCommandQueue(context, part, 0, &error);
+    device.queue = clCreateCommandQueue(device.context, part, 0, &error);
     assert_int_equal(error, CL_SUCCESS);
     winattn_set_cache_dir(folder_named("part"));
-    run_plan(context, part, queue, CPU_CASE, &cold);
-    run_plan(context, part, queue, CPU_CASE, &warm);
+    run_here(CPU_CASE, &cold);
+    run_here(CPU_CASE, &warm);
     assert_int_equal(warm.built, 0);
     assert_memory_equal(warm.o, cold.o, sizeof cold.o);
-    clReleaseCommandQueue(queue);
-    clReleaseContext(context);
+    clReleaseCommandQueue(device.queue);
+    clReleaseContext(device.context);
+    device = whole;
     clReleaseDevice(part);
 }
 
