@@ -61,9 +61,9 @@ typedef struct wa_device {
     uint32_t loop_limit;
     bool has_matrix_extension; /* Intel: kernels can use its matrix unit */
     const struct wa_matrix_unit
-        *matrix_unit;    /* its matrix unit, see unit.h; NULL: none */
-    bool ignores_tuning; /* a measured shape was seen not to work */
-    bool lacks_wgmma;    /* tests want what else computes a problem */
+        *matrix_unit;     /* its matrix unit, see unit.h; NULL: none */
+    bool ignores_tuning;  /* a measured shape was seen not to work */
+    bool ignores_special; /* tests want what else computes a problem */
 } wa_device;
 
 /* Queries only; launches nothing and builds nothing. Fails where a query

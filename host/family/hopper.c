@@ -9,7 +9,7 @@
 bool wa_has_wgmma(const wa_device *device)
 {
     return device->vendor == WA_VENDOR_NVIDIA &&
-           device->compute_capability == HOPPER && !device->lacks_wgmma;
+           device->compute_capability == HOPPER;
 }
 
 bool wa_wgmma_copies(const wa_problem *problem, wa_pass pass)

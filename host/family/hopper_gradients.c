@@ -222,7 +222,8 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     return why;
 }
 
-const wa_family wa_hopper_gradients = {.engine = WA_ENGINE_WGMMA,
+const wa_family wa_hopper_gradients = {.engine = WA_ENGINE_SPECIAL,
+                                       .name = "wgmma",
                                        .pass = WA_BACKWARD,
                                        .tuned = WA_TUNED_KERNELS,
                                        .speed = WA_WGMMA_SPEED,

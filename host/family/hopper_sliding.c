@@ -207,7 +207,7 @@ static const char *take_gradients(const wa_problem *problem,
                                   const wa_tuned_shape *statistics,
                                   wa_plan *plan)
 {
-    const bool has_maps = plan->family->engine == WA_ENGINE_MAPS;
+    const bool has_maps = plan->family == &wa_hopper_sliding_maps;
     const uint32_t dim = problem->head_dim;
     const wgmma_shape rows = rows_shape(dim), keys = keys_shape(dim);
     wa_schedule *s = &plan->schedule;
@@ -234,7 +234,8 @@ static const char *take_gradients(const wa_problem *problem,
     return NULL;
 }
 
-const wa_family wa_hopper_sliding = {.engine = WA_ENGINE_WGMMA,
+const wa_family wa_hopper_sliding = {.engine = WA_ENGINE_SPECIAL,
+                                     .name = "wgmma",
                                      .pass = WA_FORWARD,
                                      .slides = true,
                                      .tuned = WA_TUNED_KERNELS,
@@ -243,7 +244,8 @@ const wa_family wa_hopper_sliding = {.engine = WA_ENGINE_WGMMA,
                                      .take = take_forward,
                                      .add_options = add_options};
 
-const wa_family wa_hopper_sliding_maps = {.engine = WA_ENGINE_MAPS,
+const wa_family wa_hopper_sliding_maps = {.engine = WA_ENGINE_MORE_SPECIAL,
+                                          .name = "tensor maps",
                                           .pass = WA_BACKWARD,
                                           .slides = true,
                                           .tuned = WA_TUNED_KERNELS,
@@ -253,7 +255,8 @@ const wa_family wa_hopper_sliding_maps = {.engine = WA_ENGINE_MAPS,
                                           .visit = {wa_visit_sliding_rows},
                                           .take = take_gradients};
 
-const wa_family wa_hopper_sliding_pair = {.engine = WA_ENGINE_WGMMA,
+const wa_family wa_hopper_sliding_pair = {.engine = WA_ENGINE_SPECIAL,
+                                          .name = "wgmma",
                                           .pass = WA_BACKWARD,
                                           .slides = true,
                                           .tuned = WA_TUNED_KERNELS,

@@ -325,7 +325,8 @@ static void add_options(const wa_problem *problem, const wa_device *device,
     wa_append_matrix_unit_options(device, text, size);
 }
 
-const wa_family wa_hopper_window = {.engine = WA_ENGINE_WGMMA,
+const wa_family wa_hopper_window = {.engine = WA_ENGINE_SPECIAL,
+                                    .name = "wgmma",
                                     .pass = WA_FORWARD,
                                     .tuned = WA_TUNED_KERNELS,
                                     .speed = WA_WGMMA_SPEED,

@@ -11,11 +11,13 @@
 
 /* Tuned shapes are looked for in the first that has them. */
 const wa_family *const wa_families[] = {
+#ifdef WINATTN_HOPPER
+    &wa_hopper_sliding, &wa_hopper_window, &wa_hopper_sliding_maps,
+    &wa_hopper_sliding_pair, &wa_hopper_gradients,
+#endif
     /* forward */
-    &wa_hopper_sliding, &wa_hopper_window, &wa_matrix_sliding,
-    &wa_matrix_window, &wa_local_forward, &wa_cpu_forward,
+    &wa_matrix_sliding, &wa_matrix_window, &wa_local_forward, &wa_cpu_forward,
     /* backward */
-    &wa_hopper_sliding_maps, &wa_hopper_sliding_pair, &wa_hopper_gradients,
     &wa_matrix_sliding_pair, &wa_matrix_pair, &wa_matrix_whole,
     &wa_local_whole, &wa_local_pair, &wa_cpu_backward, NULL};
 
@@ -79,6 +81,14 @@ winattn_tier wa_engine_tier(wa_engine engine)
                                      : WINATTN_TIER_MATRIX;
 }
 
+const char *wa_engine_name(wa_engine engine)
+{
+    for (size_t i = 0; wa_families[i]; i++)
+        if (wa_families[i]->engine == engine && wa_families[i]->name)
+            return wa_families[i]->name;
+    return "";
+}
+
 const char *wa_tier_refusal(const wa_device *device, winattn_tier tier)
 {
     return device->breaks_barriers && tier != WINATTN_TIER_CPU
@@ -108,7 +118,8 @@ static bool is_open(const wa_problem *problem, const wa_device *device,
 {
     const winattn_tier tier = wa_engine_tier(engine);
     char refusal[WA_REASON_SIZE];
-    bool may = is_tier_open(problem, device, exclusions, tier, refusal);
+    bool may = is_tier_open(problem, device, exclusions, tier, refusal) &&
+               (engine == (wa_engine)tier || !device->ignores_special);
     for (int i = (int)tier + 1; i <= (int)engine; i++)
         may = may && exclusions->reason[i][0] == 0;
     snprintf(plan->refusals[engine], WA_REASON_SIZE, "%s",

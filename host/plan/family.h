@@ -36,6 +36,7 @@ typedef struct wa_family {
     bool slides; /* of matrix units: for the sliding variant, or windows */
     /* whose measured shapes it has; WA_TUNED_KERNELS: none */
     wa_tuned_kernel tuned;
+    const char *name; /* see wa_engine_name; NULL: it has the tier's */
     const char *what; /* starts a plan's reason; or NULL */
     /* how many times as fast launches count on its kernels to be; 0: 1 */
     double speed;
@@ -68,9 +69,10 @@ typedef struct wa_family {
 /* The rows, each in the file of its name. */
 extern const wa_family wa_cpu_forward, wa_cpu_backward, wa_local_forward,
     wa_local_whole, wa_local_pair, wa_matrix_window, wa_matrix_sliding,
-    wa_matrix_pair, wa_matrix_whole, wa_matrix_sliding_pair, wa_hopper_sliding,
-    wa_hopper_window, wa_hopper_sliding_maps, wa_hopper_sliding_pair,
-    wa_hopper_gradients;
+    wa_matrix_pair, wa_matrix_whole, wa_matrix_sliding_pair;
+/* With WINATTN_HOPPER: */
+extern const wa_family wa_hopper_sliding, wa_hopper_window,
+    wa_hopper_sliding_maps, wa_hopper_sliding_pair, wa_hopper_gradients;
 
 /* All of them, the last of which is NULL; best first, of each engine.
  * (families.c) */

@@ -164,8 +164,7 @@ void wa_plan_describe(const wa_plan *plan, char *text, size_t size)
     for (size_t i = WA_TIERS; i < WA_ENGINES; i++)
         if (plan->refusals[i][0])
             wa_append(text, size, "%s%s not used: %s\n", pass,
-                      i == WA_ENGINE_WGMMA ? "wgmma" : "tensor maps",
-                      plan->refusals[i]);
+                      wa_engine_name((wa_engine)i), plan->refusals[i]);
     for (size_t i = 0; i < WA_TIERS; i++)
         if (plan->refusals[i][0])
             wa_append(text, size, "%stier %s not taken: %s\n", pass,

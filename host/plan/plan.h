@@ -16,15 +16,16 @@
 #define WA_REASON_SIZE 256
 #define WA_TIERS (WINATTN_TIER_MATRIX + 1) /* index: winattn_tier */
 
-/* What computes, the simplest first: of each tier that of its number, and what
- * tier matrix has besides. What was learnt against one of these counts for
- * those behind it. */
+/* What computes, the simplest first: of each tier that of its number, and on
+ * tier matrix families that want more of a device than a unit, have a name of
+ * their own and are compared with plain kernels before they are taken. What
+ * was learnt against one of these counts for those behind it. */
 typedef enum wa_engine {
     WA_ENGINE_CPU = WINATTN_TIER_CPU, /* 1 */
     WA_ENGINE_LOCAL = WINATTN_TIER_LOCAL,
     WA_ENGINE_MATRIX = WINATTN_TIER_MATRIX, /* fragments */
-    WA_ENGINE_WGMMA,                        /* warpgroups of Hopper */
-    WA_ENGINE_MAPS, /* these, where they fetch by tensor maps */
+    WA_ENGINE_SPECIAL,
+    WA_ENGINE_MORE_SPECIAL,
     WA_ENGINES
 } wa_engine;
 
@@ -164,6 +165,8 @@ winattn_status wa_check_device(const wa_device *device);
 
 WA_SISTER const char *wa_tier_name(winattn_tier tier);
 winattn_tier wa_engine_tier(wa_engine engine);
+/* What its families compute with, "" if they have no name of their own. */
+const char *wa_engine_name(wa_engine engine);
 
 /* NULL if kernels of a tier can be right on the device, whatever they compute,
  * else why not. */

@@ -172,8 +172,8 @@ static bool may_retry(const attempts *tried, const wa_plan *plan)
 /* After a failure that says something of kernel and device: where the shape
  * was a measured one, the planner has another of its own; the registers that
  * its kernel needs may be there for `most` work-items, fewer than it had; what
- * cannot be fetched by tensor maps, copies may; what wgmma cannot do,
- * fragments may; else the next tier. Where the failure may
+ * a special family cannot do, the next one may, or fragments; else the next
+ * tier. Where the failure may
  * pass, the call fails; what may be either must come twice. */
 static winattn_status learn(attempts *tried, const wa_plan *plan,
                             winattn_status status, uint32_t most)

@@ -202,7 +202,7 @@ static void local_bytes_are_right(void **state)
             wa_session_acquire(device.context, device.id, &session),
             WINATTN_SUCCESS);
         wa_device capabilities = *wa_session_device(session);
-        capabilities.lacks_wgmma = true;
+        capabilities.ignores_special = true;
         capabilities.loop_limit = 0;
         if (c.pass == PASS_FORWARD) {
             assert_int_equal(wa_plan_make(&problem, &capabilities, WA_FORWARD,

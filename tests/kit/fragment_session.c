@@ -21,6 +21,6 @@ wa_session *fragment_session(void)
     unit = *told->matrix_unit;
     unit.proven = true;
     told->matrix_unit = &unit;
-    told->lacks_wgmma = true;
+    told->ignores_special = true;
     return session;
 }

@@ -146,7 +146,7 @@ static winattn_status print_backward(const wa_problem *problem, const line *l,
  * backward pass where the planner would choose it if the unit were proven. */
 static winattn_status print_matrix(const wa_problem *problem, const line *l)
 {
-    static const wa_exclusions no_wgmma = {.reason[WA_ENGINE_WGMMA] =
+    static const wa_exclusions no_wgmma = {.reason[WA_ENGINE_SPECIAL] =
                                                "print_wgmma has them"};
     wa_device device = *l->device;
     wa_problem demanded = *problem;
@@ -180,10 +180,10 @@ static winattn_status print_wgmma(const wa_problem *problem, const line *l)
     device.matrix_unit = wa_matrix_unit_of(&device);
     of_unit.device = &device;
     wa_plan_begin(WA_FORWARD, &plan);
-    if (wa_plan_engine(&demanded, &device, WA_ENGINE_WGMMA, &plan))
+    if (wa_plan_engine(&demanded, &device, WA_ENGINE_SPECIAL, &plan))
         WA_TRY(print_forward(&demanded, &of_unit, &none));
     wa_plan_begin(WA_BACKWARD, &plan);
-    if (wa_plan_engine(&demanded, &device, WA_ENGINE_WGMMA, &plan))
+    if (wa_plan_engine(&demanded, &device, WA_ENGINE_SPECIAL, &plan))
         WA_TRY(
             print_backward(&demanded, &of_unit, &none, WINATTN_TIER_MATRIX));
     return WINATTN_SUCCESS;

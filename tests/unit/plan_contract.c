@@ -209,9 +209,9 @@ static void assert_workspace(const planned *of)
                                  ? s->windows_per_launch * p->heads *
                                        s->bound_blocks * ROW_NUMBERS * 4
                                  : 0));
-    REQUIRE(
-        w->maps ==
-        (of->plan->family->engine == WA_ENGINE_MAPS ? SLIDING_MAP_ROOM : 0));
+    REQUIRE(w->maps == (of->plan->family->engine == WA_ENGINE_MORE_SPECIAL
+                            ? SLIDING_MAP_ROOM
+                            : 0));
     REQUIRE(w->all == w->statistics + w->bias + w->scale + w->bounds +
                           w->maps + 2 * w->pad + w->dense);
     if (broken)

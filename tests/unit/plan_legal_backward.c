@@ -201,7 +201,7 @@ static const char *broken_wgmma(const wa_problem *p, const wa_device *device,
     const wa_step *keys = &plan->step[WA_STEP_KEYS];
     const wa_schedule *s = &plan->schedule;
     REQUIRE(device->compute_capability == 90 &&
-            plan->refusals[WA_ENGINE_WGMMA][0] == 0);
+            plan->refusals[WA_ENGINE_SPECIAL][0] == 0);
     REQUIRE(p->variant == WINATTN_SLIDING && p->dtype != WINATTN_FP32);
     REQUIRE(p->head_dim % 16 == 0 && p->head_dim <= 128);
     REQUIRE(!plan->fused && statistics->kernel);
@@ -264,7 +264,7 @@ static const char *broken_windows(const wa_problem *p, const wa_device *device,
     const wa_step *keys = &plan->step[WA_STEP_KEYS];
     const wa_schedule *s = &plan->schedule;
     REQUIRE(device->compute_capability == 90 &&
-            plan->refusals[WA_ENGINE_WGMMA][0] == 0);
+            plan->refusals[WA_ENGINE_SPECIAL][0] == 0);
     REQUIRE(p->dtype != WINATTN_FP32 && p->head_dim == 32);
     REQUIRE(p->mask == MASK_NONE || p->mask == MASK_REGIONS ||
             p->mask == MASK_SHIFT);
@@ -386,9 +386,9 @@ void assert_gradients_refused(const wa_problem *p, const wa_device *device,
             assert_null(strstr(plan.step[i].kernel, "wgmma"));
     if (plan.family->engine > WA_ENGINE_MATRIX)
         fail_msg("%s, not refused for \"%s\"", device->name, why);
-    if (!strstr(plan.refusals[WA_ENGINE_WGMMA], why))
+    if (!strstr(plan.refusals[WA_ENGINE_SPECIAL], why))
         fail_msg("refused for \"%s\", not \"%s\"",
-                 plan.refusals[WA_ENGINE_WGMMA], why);
+                 plan.refusals[WA_ENGINE_SPECIAL], why);
     assert_legal_backward(p, device, &plan, why);
 }
 

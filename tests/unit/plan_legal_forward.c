@@ -141,7 +141,7 @@ static const char *broken_wgmma(const wa_problem *p, const wa_device *device,
     const char *broken = NULL;
     REQUIRE(device->compute_capability == 90);
     REQUIRE(p->dtype != WINATTN_FP32);
-    REQUIRE(plan->refusals[WA_ENGINE_WGMMA][0] == 0);
+    REQUIRE(plan->refusals[WA_ENGINE_SPECIAL][0] == 0);
     if (broken)
         return broken;
     return p->variant == WINATTN_SLIDING

@@ -64,6 +64,8 @@ void assert_described(const wa_plan *plan, const char *line)
         fail_msg("\"%s\" is not in \"%s\"", line, text);
 }
 
+bool has_hopper(void) { return wa_engine_name(WA_ENGINE_SPECIAL)[0] != 0; }
+
 bool has_proven_unit(const wa_device *device)
 {
     return device->matrix_unit && device->matrix_unit->proven;

@@ -30,6 +30,9 @@ wa_plan backward_plan_of(const wa_problem *p, const wa_device *device);
 /* The plan says this of itself. */
 void assert_described(const wa_plan *plan, const char *line);
 
+/* Has the library the families of Hopper (WINATTN_HOPPER)? */
+bool has_hopper(void);
+
 /* Has the device a unit that is taken unasked? */
 bool has_proven_unit(const wa_device *device);
 

@@ -58,7 +58,7 @@ static void hopper_takes_them(void **state)
         assert_int_equal(step->block_rows, taken[i].block_rows);
         assert_int_equal(step->work_group, taken[i].work_group);
         assert_int_equal(plan.schedule.sharing_groups, h200->compute_units);
-        assert_int_equal(plan.refusals[WA_ENGINE_WGMMA][0], 0);
+        assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
     }
 }
 
@@ -78,7 +78,7 @@ static void what_they_do_not_compute_is_said(void **state)
         const wa_plan plan = plan_of(&p, h200);
         assert_string_not_equal(kernel_of(&plan), KERNEL);
         assert_non_null(
-            strstr(plan.refusals[WA_ENGINE_WGMMA], refused[i].why));
+            strstr(plan.refusals[WA_ENGINE_SPECIAL], refused[i].why));
     }
     /* rows that are not 16 bytes apart, or whose elements are no neighbours */
     for (int axis = WA_HEAD; axis <= WA_COLUMN; axis++)
@@ -90,7 +90,7 @@ static void what_they_do_not_compute_is_said(void **state)
             const wa_plan plan = plan_of(&p, h200);
             assert_string_not_equal(kernel_of(&plan), KERNEL);
             assert_non_null(
-                strstr(plan.refusals[WA_ENGINE_WGMMA], "16 bytes"));
+                strstr(plan.refusals[WA_ENGINE_SPECIAL], "16 bytes"));
         }
 }
 
@@ -104,7 +104,7 @@ static void others_have_none(void **state)
             continue;
         assert_int_equal(strcmp(kernel_of(&plan), KERNEL) == 0,
                          devices[i].compute_capability == 90);
-        assert_int_equal(plan.refusals[WA_ENGINE_WGMMA][0], 0);
+        assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
     }
     /* later ones have other instructions; too little room */
     wa_device device = *device_named("H200");
@@ -115,19 +115,19 @@ static void others_have_none(void **state)
     device.local_bytes = 100000;
     plan = plan_of(&p, &device);
     assert_string_not_equal(kernel_of(&plan), KERNEL);
-    assert_non_null(strstr(plan.refusals[WA_ENGINE_WGMMA], "local memory"));
+    assert_non_null(strstr(plan.refusals[WA_ENGINE_SPECIAL], "local memory"));
     device = *device_named("H200");
     device.max_work_group = 512;
     plan = plan_of(&p, &device);
     assert_string_not_equal(kernel_of(&plan), KERNEL);
-    assert_non_null(strstr(plan.refusals[WA_ENGINE_WGMMA], "work-groups"));
+    assert_non_null(strstr(plan.refusals[WA_ENGINE_SPECIAL], "work-groups"));
 }
 
 /* Only they are excluded, and the plan says why. */
 static void a_failure_leaves_it_to_fragments(void **state)
 {
     const wa_problem p = problem_of(WINDOWED "dtype=fp16 dim=64");
-    const wa_exclusions failed = {.reason[WA_ENGINE_WGMMA] =
+    const wa_exclusions failed = {.reason[WA_ENGINE_SPECIAL] =
                                       "it was serialized"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_FORWARD, &failed);
@@ -218,7 +218,7 @@ static void others_have_no_gradients(void **state)
 {
     const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
     const wa_problem wide = problem_of(GRADIENTS "dtype=fp16 dim=128");
-    const wa_exclusions none = {.reason[WA_ENGINE_WGMMA] = ""};
+    const wa_exclusions none = {.reason[WA_ENGINE_SPECIAL] = ""};
     (void)state;
     for (size_t i = 0; i < made_up_count; i++) {
         wa_plan plan;
@@ -227,7 +227,7 @@ static void others_have_no_gradients(void **state)
             continue;
         assert_int_equal(has_gradients(&plan),
                          devices[i].compute_capability == 90);
-        assert_int_equal(plan.refusals[WA_ENGINE_WGMMA][0], 0);
+        assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
     }
     wa_device device = *device_named("H200");
     device.compute_capability = 100;
@@ -254,7 +254,7 @@ static void others_have_no_gradients(void **state)
 static void failed_gradients_are_left_to_fragments(void **state)
 {
     const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
-    const wa_exclusions failed = {.reason[WA_ENGINE_WGMMA] =
+    const wa_exclusions failed = {.reason[WA_ENGINE_SPECIAL] =
                                       "it was serialized"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);
@@ -272,7 +272,7 @@ static void failed_gradients_are_left_to_fragments(void **state)
 static void assert_maps(const wa_plan *plan, bool has_maps)
 {
     assert_true(has_gradients(plan));
-    assert_int_equal(plan->family->engine == WA_ENGINE_MAPS, has_maps);
+    assert_int_equal(plan->family->engine == WA_ENGINE_MORE_SPECIAL, has_maps);
     for (int i = WA_STEP_GIVEN; i <= WA_STEP_KEYS; i++)
         assert_int_equal(define_of(plan->step[i].defines, "TENSOR_MAPS"),
                          has_maps);
@@ -315,7 +315,8 @@ static void maps_are_taken_where_they_hold_strides(void **state)
 static void failed_maps_are_left_to_copies(void **state)
 {
     const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
-    const wa_exclusions failed = {.reason[WA_ENGINE_MAPS] = "it was wrong"};
+    const wa_exclusions failed = {.reason[WA_ENGINE_MORE_SPECIAL] =
+                                      "it was wrong"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);
     (void)state;

@@ -67,7 +67,7 @@ static void hopper_takes_them(void **state)
         const wa_matrix_shape *shape = &plan.shape.matrix;
         if (strcmp(step->kernel, KERNEL) != 0)
             fail_msg("%s: %s", taken[i].problem,
-                     plan.refusals[WA_ENGINE_WGMMA]);
+                     plan.refusals[WA_ENGINE_SPECIAL]);
         if (step->block_rows != taken[i].block_rows ||
             step->block_keys != taken[i].block_keys ||
             shape->windows_per_group != taken[i].windows ||
@@ -115,9 +115,9 @@ static void what_they_do_not_compute_is_said(void **state)
         const wa_plan plan = plan_of(&p, h200);
         if (strcmp(kernel_of(&plan), KERNEL) == 0)
             fail_msg("%s: taken", refused[i].problem);
-        if (!strstr(plan.refusals[WA_ENGINE_WGMMA], refused[i].why))
+        if (!strstr(plan.refusals[WA_ENGINE_SPECIAL], refused[i].why))
             fail_msg("%s: refused for \"%s\", not \"%s\"", refused[i].problem,
-                     plan.refusals[WA_ENGINE_WGMMA], refused[i].why);
+                     plan.refusals[WA_ENGINE_SPECIAL], refused[i].why);
     }
 }
 
@@ -136,7 +136,7 @@ static void odd_strides_are_left_to_fragments(void **state)
             const wa_plan plan = plan_of(&p, h200);
             assert_string_equal(kernel_of(&plan), FRAGMENTS);
             assert_non_null(
-                strstr(plan.refusals[WA_ENGINE_WGMMA], "16 bytes"));
+                strstr(plan.refusals[WA_ENGINE_SPECIAL], "16 bytes"));
         }
 }
 
@@ -150,7 +150,7 @@ static void others_have_none(void **state)
             continue;
         assert_int_equal(strcmp(kernel_of(&plan), KERNEL) == 0,
                          devices[i].compute_capability == 90);
-        assert_int_equal(plan.refusals[WA_ENGINE_WGMMA][0], 0);
+        assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
     }
     wa_device device = *device_named("H200");
     device.compute_capability = 100;
@@ -160,12 +160,12 @@ static void others_have_none(void **state)
     device.local_bytes = 65536;
     plan = plan_of(&p, &device);
     assert_string_equal(kernel_of(&plan), FRAGMENTS);
-    assert_non_null(strstr(plan.refusals[WA_ENGINE_WGMMA], "local memory"));
+    assert_non_null(strstr(plan.refusals[WA_ENGINE_SPECIAL], "local memory"));
     device = *device_named("H200");
     device.max_work_group = 639;
     plan = plan_of(&p, &device);
     assert_string_equal(kernel_of(&plan), FRAGMENTS);
-    assert_non_null(strstr(plan.refusals[WA_ENGINE_WGMMA], "work-groups"));
+    assert_non_null(strstr(plan.refusals[WA_ENGINE_SPECIAL], "work-groups"));
 }
 
 /* With less local memory, other shapes of which all fits. */
@@ -186,7 +186,7 @@ static void shapes_fit(void **state)
 static void a_failure_leaves_them_to_fragments(void **state)
 {
     const wa_problem p = problem_of(V2 "queries=256");
-    const wa_exclusions failed = {.reason[WA_ENGINE_WGMMA] =
+    const wa_exclusions failed = {.reason[WA_ENGINE_SPECIAL] =
                                       "it was serialized"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_FORWARD, &failed);

@@ -28,7 +28,7 @@ static wa_plan plan_taken(const wa_problem *p, const char *what)
     const wa_device *h200 = device_named("H200");
     const wa_plan plan = backward_plan_of(p, h200);
     if (!has_wgmma(&plan))
-        fail_msg("%s: %s", what, plan.refusals[WA_ENGINE_WGMMA]);
+        fail_msg("%s: %s", what, plan.refusals[WA_ENGINE_SPECIAL]);
     assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
     assert_legal_backward(p, h200, &plan, what);
     return plan;
@@ -138,7 +138,7 @@ static void others_have_none(void **state)
 {
     const wa_problem p =
         problem_of(WINDOWS "dtype=fp16 queries=256 bias=same");
-    const wa_exclusions none = {.reason[WA_ENGINE_WGMMA] = ""};
+    const wa_exclusions none = {.reason[WA_ENGINE_SPECIAL] = ""};
     (void)state;
     for (size_t i = 0; i < made_up_count; i++) {
         wa_plan plan;
@@ -147,7 +147,7 @@ static void others_have_none(void **state)
             continue;
         assert_int_equal(has_wgmma(&plan),
                          devices[i].compute_capability == 90);
-        assert_int_equal(plan.refusals[WA_ENGINE_WGMMA][0], 0);
+        assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
     }
     wa_device device = *device_named("H200");
     device.compute_capability = 100;
@@ -185,7 +185,7 @@ static void a_failure_leaves_them_to_fragments(void **state)
 {
     const wa_problem p =
         problem_of(WINDOWS "dtype=fp16 queries=256 bias=same");
-    const wa_exclusions failed = {.reason[WA_ENGINE_WGMMA] =
+    const wa_exclusions failed = {.reason[WA_ENGINE_SPECIAL] =
                                       "it was serialized"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);

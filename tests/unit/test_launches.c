@@ -207,7 +207,8 @@ static void assert_gradients_launched(const wa_plan *plan,
             continue;
         if (i == WA_STEP_STATISTICS)
             idle = is_given;
-        else if (plan->family->engine == WA_ENGINE_MAPS && (copying || boxes))
+        else if (plan->family->engine == WA_ENGINE_MORE_SPECIAL &&
+                 (copying || boxes))
             idle = copying != copies;
         assert_int_equal(steps[i].groups == 0, idle);
     }

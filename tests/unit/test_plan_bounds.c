@@ -377,6 +377,9 @@ static void large_choices(void **state)
         char text[512];
         assert_true(print_choice(expected[i].problem, expected[i].device, text,
                                  sizeof text));
+        if (strstr(expected[i].choice, "wgmma") && /* WINATTN_HOPPER */
+            !wa_engine_name(WA_ENGINE_SPECIAL)[0])
+            continue;
         if (strcmp(text, expected[i].choice) != 0)
             fail_msg("%s on %s: now %s, not %s", expected[i].problem,
                      expected[i].device, text, expected[i].choice);
