@@ -6,8 +6,7 @@
 #include "kit/group.h"
 
 extern const test_group plan_backward, plan_choices, plan_contract, plan_dealt,
-    plan_grid, plan_matrix, plan_purity, plan_refusals, plan_rows, plan_wgmma,
-    plan_wgmma_windows, plan_window_gradients;
+    plan_grid, plan_matrix, plan_purity, plan_refusals, plan_rows, plan_wgmma;
 
 /* Makes expected_plans.inc. */
 void print_choices(void);

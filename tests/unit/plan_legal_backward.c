@@ -376,31 +376,3 @@ void assert_legal_backward(const wa_problem *p, const wa_device *device,
 }
 
 /* ---- Gradients without wgmma ---- */
-
-void assert_gradients_refused(const wa_problem *p, const wa_device *device,
-                              const char *why)
-{
-    const wa_plan plan = backward_plan_of(p, device);
-    for (int i = WA_STEP_FIRST; i <= WA_STEP_LAST; i++)
-        if (plan.step[i].kernel)
-            assert_null(strstr(plan.step[i].kernel, "wgmma"));
-    if (plan.family->engine > WA_ENGINE_MATRIX)
-        fail_msg("%s, not refused for \"%s\"", device->name, why);
-    if (!strstr(plan.refusals[WA_ENGINE_SPECIAL], why))
-        fail_msg("refused for \"%s\", not \"%s\"",
-                 plan.refusals[WA_ENGINE_SPECIAL], why);
-    assert_legal_backward(p, device, &plan, why);
-}
-
-void assert_odd_strides_refused(const char *problem, const wa_tensor_id *ids,
-                                size_t count)
-{
-    for (int axis = WA_HEAD; axis <= WA_COLUMN; axis++)
-        for (size_t i = 0; i < count; i++) {
-            wa_problem p = problem_of(problem);
-            if (axis == WA_AXIS_0 || axis == WA_AXIS_1)
-                continue;
-            p.tensor[ids[i]].stride[axis] += axis == WA_COLUMN ? 1 : 4;
-            assert_gradients_refused(&p, device_named("H200"), "16 bytes");
-        }
-}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels with wgmma: on which devices and for which problems they are taken,
- * and what a plan says where they are not. */
+ * Kernels with wgmma: on which devices, for which problems and in which shapes
+ * they are taken, and what a plan says where they are not. */
 #include <string.h>
 
 #include "plan/family.h"
@@ -8,38 +8,69 @@
 #include "plan_legal.h"
 #include "plan_made.h"
 
-#define WINDOWED "variant=sliding block=256 window_blocks=4 queries=4096 "
-#define KERNEL "sliding_forward_wgmma"
-#define ROWS_KERNEL "sliding_rows_wgmma"
-#define KEYS_KERNEL "sliding_keys_wgmma"
+/* Of a sliding problem, of windows, and of windows on a map. */
+#define SLIDES "variant=sliding block=256 window_blocks=4 queries=4096 "
+#define V2 "variant=cosine dtype=fp16 windows=1024 heads=6 dim=32 bias=same "
+#define MAPS                                                                  \
+    "grid=2 batch=40 heads=6 dim=32 dtype=fp16 variant=cosine "               \
+    "bias=table_same layout=packed "
+#define BACK "pass=backward "
+#define WINDOWS BACK "windows=900 heads=6 dim=32 "
+#define BACK_MAPS BACK "grid=2 batch=40 heads=6 dim=32 "
 
-static const char *kernel_of(const wa_plan *plan)
+static wa_pass pass_of(const wa_problem *p)
 {
-    return plan->step[WA_STEP_FORWARD].kernel;
+    return p->passes[WA_BACKWARD] ? WA_BACKWARD : WA_FORWARD;
 }
 
-/* Kernels go with what the plan says of itself. */
-static bool has_gradients(const wa_plan *plan)
+static void assert_legal_plan(const wa_problem *p, const wa_device *device,
+                              const wa_plan *plan, const char *what)
 {
-    const char *rows = plan->step[WA_STEP_ROWS].kernel;
-    const char *keys = plan->step[WA_STEP_KEYS].kernel;
-    const bool of_rows = rows && strcmp(rows, ROWS_KERNEL) == 0;
-    assert_int_equal(of_rows, (plan->family->engine > WA_ENGINE_MATRIX));
-    assert_int_equal(strcmp(keys, KEYS_KERNEL) == 0,
-                     (plan->family->engine > WA_ENGINE_MATRIX));
-    return of_rows;
+    (plan->pass == WA_FORWARD ? assert_legal
+                              : assert_legal_backward)(p, device, plan, what);
 }
 
-static void hopper_takes_them(void **state)
+/* Has it these kernels? They go with what it says of itself. */
+static bool has_wgmma(const wa_plan *plan)
+{
+    bool has = false;
+    for (int i = WA_STEP_FORWARD; i <= WA_STEP_KEYS; i++)
+        has |= plan->step[i].kernel && strstr(plan->step[i].kernel, "wgmma");
+    assert_int_equal(has, plan->family->engine > WA_ENGINE_MATRIX);
+    return has;
+}
+
+static wa_plan plan_on(const wa_problem *p, const wa_device *device)
+{
+    static const wa_exclusions none;
+    return plan_after(p, device, pass_of(p), &none);
+}
+
+/* ---- What is taken ---- */
+
+/* Of a problem that an H200 takes. */
+static wa_plan plan_taken(const wa_problem *p, const char *what)
+{
+    const wa_device *h200 = device_named("H200");
+    const wa_plan plan = plan_on(p, h200);
+    if (!has_wgmma(&plan))
+        fail_msg("%s: %s", what, plan.refusals[WA_ENGINE_SPECIAL]);
+    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+    assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
+    assert_legal_plan(p, h200, &plan, what);
+    return plan;
+}
+
+static void sliding_forward_is_taken(void **state)
 {
     static const struct {
         const char *problem;
         uint32_t block_rows, work_group;
     } taken[] = {
-        {WINDOWED "dtype=fp16 dim=64", 256, 640},
-        {WINDOWED "dtype=bf16 dim=16 sink=70", 256, 640},
-        {WINDOWED "dtype=bf16 dim=128 heads=4 kv_heads=2", 192, 512},
-        {WINDOWED "dtype=fp16 dim=80 layout=interleaved", 192, 512},
+        {SLIDES "dtype=fp16 dim=64", 256, 640},
+        {SLIDES "dtype=bf16 dim=16 sink=70", 256, 640},
+        {SLIDES "dtype=bf16 dim=128 heads=4 kv_heads=2", 192, 512},
+        {SLIDES "dtype=fp16 dim=80 layout=interleaved", 192, 512},
         {"variant=sliding block=7 queries=64 keys=9000 dtype=fp16 dim=48 "
          "query_offset=8000",
          256, 640},
@@ -47,19 +78,165 @@ static void hopper_takes_them(void **state)
         {"variant=sliding block=1 queries=1 keys=1 dtype=fp16 dim=64", 256,
          640},
     };
-    const wa_device *h200 = device_named("H200");
     (void)state;
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
         const wa_problem p = problem_of(taken[i].problem);
-        const wa_plan plan = plan_of(&p, h200);
+        const wa_plan plan = plan_taken(&p, taken[i].problem);
         const wa_step *step = &plan.step[WA_STEP_FORWARD];
-        assert_string_equal(step->kernel, KERNEL);
-        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+        assert_string_equal(step->kernel, "sliding_forward_wgmma");
         assert_int_equal(step->block_rows, taken[i].block_rows);
         assert_int_equal(step->work_group, taken[i].work_group);
-        assert_int_equal(plan.schedule.sharing_groups, h200->compute_units);
-        assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
+        assert_int_equal(plan.schedule.sharing_groups,
+                         device_named("H200")->compute_units);
     }
+}
+
+static void windows_are_taken(void **state)
+{
+    static const struct {
+        const char *problem;
+        uint32_t block_rows, block_keys, windows, stages;
+    } taken[] = {
+        {V2 "queries=256", 256, 64, 1, 7},
+        {V2 "queries=256 dtype=bf16 variant=dot", 256, 64, 1, 7},
+        {V2 "queries=256 bias=none", 256, 64, 1, 8},
+        {V2 "queries=576 windows=256", 64, 48, 4, 4},
+        {V2 "queries=576 windows=256 variant=dot", 64, 64, 4, 3},
+        {V2 "queries=400", 64, 48, 4, 5},
+        {V2 "queries=324", 112, 48, 2, 8},
+        {V2 "queries=256 keys=300 heads=4 kv_heads=2", 128, 64, 2, 6},
+        {V2 "queries=384", 128, 48, 2, 7},
+        {V2 "queries=256 variant=dot dim=64", 128, 64, 2, 3},
+        {V2 "queries=100 variant=dot", 100, 64, 2, 7},
+        {V2 "queries=121 variant=dot", 121, 64, 2, 7},
+        {V2 "queries=169", 169, 96, 1, 8},
+        {V2 "queries=169 variant=dot", 169, 48, 2, 7},
+        {V2 "queries=192 variant=dot", 192, 48, 2, 7},
+        {V2 "queries=192", 192, 96, 1, 7},
+        {V2 "queries=196", 196, 48, 1, 8},
+        {V2 "queries=196 variant=dot", 196, 80, 1, 8},
+        {V2 "queries=225 variant=dot dtype=bf16", 225, 80, 1, 6},
+        {V2 "queries=392 variant=dot", 64, 80, 4, 3},
+        {V2 "queries=196 variant=dot dim=64", 196, 48, 1, 5},
+        {V2 "queries=169 variant=dot dim=64", 169, 64, 1, 5},
+        {V2 "queries=121 variant=dot dim=64", 121, 64, 2, 3},
+        {V2 "queries=256 mask=regions mask_windows=4", 256, 64, 1, 7},
+        {MAPS "size=64x48 window=16x16 shift=8x8 mask=shift", 256, 64, 1, 7},
+        {MAPS "size=64x48 window=16x16 shift=5x0 mask=shift variant=dot "
+              "dtype=bf16",
+         256, 64, 1, 7},
+        {MAPS "size=48x48 window=24x24 variant=dot", 64, 64, 4, 3},
+        {MAPS "size=60x60 window=15x15 variant=dot", 225, 80, 1, 6},
+        {MAPS "size=40x40 window=20x20 variant=dot", 112, 80, 2, 5},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const wa_problem p = problem_of(taken[i].problem);
+        const wa_plan plan = plan_taken(&p, taken[i].problem);
+        const wa_step *step = &plan.step[WA_STEP_FORWARD];
+        const wa_matrix_shape *shape = &plan.shape.matrix;
+        assert_string_equal(step->kernel, "window_forward_wgmma");
+        if (step->block_rows != taken[i].block_rows ||
+            step->block_keys != taken[i].block_keys ||
+            shape->windows_per_group != taken[i].windows ||
+            shape->stages != taken[i].stages)
+            fail_msg("%s: %u:%u:%u:%u", taken[i].problem, step->block_rows,
+                     step->block_keys, shape->windows_per_group,
+                     shape->stages);
+        assert_int_equal(define_of(step->defines, "STAGES"), shape->stages);
+        assert_int_equal(define_of(step->defines, "WINDOWS_PER_GROUP"),
+                         shape->windows_per_group);
+        assert_int_equal(define_of(step->defines, "PERSISTENT_MULTI_BLOCK"),
+                         plan.schedule.persistent_multi_block);
+    }
+}
+
+/* Stages of the kernels of rows and of keys: the fewer the keys of a window,
+ * the more of them fit beside its bias. */
+static void gradients_are_taken(void **state)
+{
+    static const struct {
+        const char *problem;
+        uint32_t rows_stages, keys_stages;
+    } taken[] = {
+        {BACK SLIDES "dtype=fp16 dim=64", 6, 6},
+        {BACK SLIDES "dtype=bf16 dim=16 sink=70", 6, 6},
+        {BACK SLIDES "dtype=bf16 dim=128 heads=4 kv_heads=2", 3, 2},
+        {BACK SLIDES "dtype=fp16 dim=80 layout=interleaved windows=70", 3, 2},
+        {BACK "variant=sliding block=7 queries=64 keys=9000 dtype=fp16 "
+              "dim=48 query_offset=8000",
+         6, 6},
+        {BACK "variant=sliding block=7 queries=64 keys=64 dtype=bf16 dim=32",
+         6, 6},
+        {WINDOWS "dtype=fp16 queries=256 variant=cosine bias=same", 3, 3},
+        {WINDOWS "dtype=bf16 queries=256 bias=same", 3, 3},
+        {WINDOWS "dtype=bf16 queries=193 bias=same layout=tokens", 3, 3},
+        {WINDOWS "dtype=fp16 queries=256 keys=177 bias=same", 4, 3},
+        {WINDOWS "dtype=fp16 queries=256 variant=cosine bias=same "
+                 "mask=regions mask_windows=3",
+         3, 3},
+        {WINDOWS "dtype=bf16 queries=250 keys=256 bias=same mask=regions "
+                 "mask_windows=5",
+         3, 3},
+        {WINDOWS "dtype=fp16 queries=256 bias=table_same table=16x16", 3, 3},
+        {BACK_MAPS "size=64x48 window=16x16 dtype=fp16 bias=same", 3, 3},
+        {BACK_MAPS "size=64x48 window=16x16 shift=8x8 mask=shift dtype=bf16 "
+                   "variant=cosine bias=table_same layout=packed",
+         3, 3},
+        {BACK_MAPS "size=60x30 window=15x15 dtype=fp16 bias=same", 3, 3},
+        {BACK "windows=1 heads=1 dim=32 dtype=fp16 queries=250 bias=same", 3,
+         3},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const wa_problem p = problem_of(taken[i].problem);
+        const wa_plan plan = plan_taken(&p, taken[i].problem);
+        assert_int_equal(define_of(plan.step[WA_STEP_ROWS].defines, "STAGES"),
+                         taken[i].rows_stages);
+        assert_int_equal(define_of(plan.step[WA_STEP_KEYS].defines, "STAGES"),
+                         taken[i].keys_stages);
+    }
+}
+
+static void windows_of_144_tokens_have_one_kernel(void **state)
+{
+    static const char *const taken[] = {
+        WINDOWS "dtype=fp16 queries=144 bias=same",
+        WINDOWS "dtype=bf16 queries=144 bias=same layout=tokens mask=regions "
+                "mask_windows=5",
+        WINDOWS "dtype=fp16 queries=144 bias=table_same table=12x12",
+        BACK_MAPS "size=36x48 window=12x12 shift=6x6 mask=shift dtype=bf16 "
+                  "bias=table_same layout=packed",
+        BACK "windows=1 heads=1 dim=32 dtype=fp16 queries=144 bias=same",
+        BACK "windows=70 heads=200 dim=32 dtype=fp16 queries=144 bias=same",
+    };
+    const uint32_t units = device_named("H200")->compute_units;
+    (void)state;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const wa_problem p = problem_of(taken[i]);
+        const wa_plan plan = plan_taken(&p, taken[i]);
+        const wa_step *all = &plan.step[WA_STEP_KEYS];
+        assert_true(plan.fused);
+        assert_int_equal(define_of(all->defines, "STAGES"), 2);
+        /* all start at once, unless there are too many heads */
+        assert_true((uint64_t)plan.schedule.splits * p.heads <=
+                    (p.heads > units ? p.heads : units));
+    }
+}
+
+/* ---- What is not ---- */
+
+/* No kernel has wgmma, and the plan says a reason that holds `why`. */
+static void assert_refused(const wa_problem *p, const wa_device *device,
+                           const char *why)
+{
+    const wa_plan plan = plan_on(p, device);
+    if (has_wgmma(&plan))
+        fail_msg("%s, not refused for \"%s\"", device->name, why);
+    if (!strstr(plan.refusals[WA_ENGINE_SPECIAL], why))
+        fail_msg("refused for \"%s\", not \"%s\"",
+                 plan.refusals[WA_ENGINE_SPECIAL], why);
+    assert_legal_plan(p, device, &plan, why);
 }
 
 static void what_they_do_not_compute_is_said(void **state)
@@ -67,211 +244,186 @@ static void what_they_do_not_compute_is_said(void **state)
     static const struct {
         const char *problem, *why;
     } refused[] = {
-        {WINDOWED "dtype=fp16 dim=24", "multiples of 16"},
-        {WINDOWED "dtype=fp16 dim=144", "multiples of 16"},
-        {WINDOWED "dtype=fp32 dim=64", "rounded"},
+        {SLIDES "dtype=fp16 dim=24", "multiples of 16"},
+        {SLIDES "dtype=fp16 dim=144", "multiples of 16"},
+        {SLIDES "dtype=fp32 dim=64", "rounded"},
+        {V2 "queries=256 dtype=fp32 tf32=1", "rounded"},
+        {V2 "queries=256 mask=same mask_windows=4", "no masks but"},
+        {V2 "queries=256 mask=regions mask_windows=4 bias=none",
+         "without a bias"},
+        {MAPS "size=64x63 window=16x16", "padding"},
+        {MAPS "size=64x48 window=16x16 table=200x200", "more entries"},
+        {MAPS "size=64x48 window=16x16 dim=64", "channels or axes"},
+        {MAPS "grid=3 size=8x16x16 window=4x8x8", "channels or axes"},
+        {MAPS "size=48x48 window=24x24", "fetched too slowly"},
+        {V2 "queries=256 bias=fp32", "another type"},
+        {V2 "queries=256 dim=48", "32 and 64"},
+        {V2 "queries=144", "so few tokens"},
+        {V2 "queries=112", "so few tokens"},
+        {V2 "queries=96 variant=dot", "so few tokens"},
+        {V2 "queries=256 keys=160", "so few tokens"},
+        {MAPS "size=60x60 window=15x15", "so few tokens"},
+        {MAPS "size=56x56 window=14x14 variant=dot", "so few tokens"},
+        {V2 "queries=256 keys=577", "at most 576"},
+        {BACK SLIDES "dtype=fp16 dim=24", "multiples of 16"},
+        {BACK SLIDES "dtype=fp16 dim=144", "multiples of 16"},
+        {BACK SLIDES "dtype=fp32 dim=64", "rounded"},
+        {WINDOWS "dtype=fp32 queries=256", "rounded"},
+        {WINDOWS "dtype=fp16 queries=256 bias=same dim=64", "32 channels"},
+        {WINDOWS "dtype=fp16 queries=176 bias=same", "144, or 177"},
+        {WINDOWS "dtype=bf16 queries=192 bias=same", "bf16: 193"},
+        {BACK_MAPS "size=56x28 window=14x14 dtype=fp16 bias=same",
+         "maps: 209"},
+        {WINDOWS "dtype=fp16 queries=144 keys=128 bias=same", "144"},
+        {WINDOWS "dtype=fp16 queries=128 keys=144 bias=same", "144"},
+        {WINDOWS "dtype=fp16 queries=144 bias=same variant=cosine", "cosine"},
+        {WINDOWS "dtype=fp16 queries=256 keys=176 bias=same", "209) to 256"},
+        {WINDOWS "dtype=fp16 queries=256 keys=257 bias=same", "209) to 256"},
+        {WINDOWS "dtype=fp16 queries=257 keys=256 bias=same", "209) to 256"},
+        {WINDOWS "dtype=fp16 queries=256", "without a bias"},
+        {WINDOWS "dtype=fp16 queries=256 mask=same mask_windows=3", "masks"},
+        {WINDOWS "dtype=fp16 queries=256 bias=same kv_heads=2", "share keys"},
+        {WINDOWS "dtype=fp16 queries=256 bias=fp32", "another type"},
+        {WINDOWS "dtype=fp16 queries=256 bias=table_fp32 table=16x16",
+         "another type"},
+        {BACK_MAPS "size=64x47 window=16x16 dtype=fp16 bias=same", "padding"},
+        {BACK_MAPS "size=64x48 window=16x16 dtype=fp16 bias=table_same "
+                   "table=200x200",
+         "more entries"},
+        {BACK_MAPS "size=64x48 window=16x8 dtype=fp16 bias=same",
+         "209) to 256"},
     };
-    const wa_device *h200 = device_named("H200");
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const wa_problem p = problem_of(refused[i].problem);
-        const wa_plan plan = plan_of(&p, h200);
-        assert_string_not_equal(kernel_of(&plan), KERNEL);
-        assert_non_null(
-            strstr(plan.refusals[WA_ENGINE_SPECIAL], refused[i].why));
+        assert_refused(&p, device_named("H200"), refused[i].why);
     }
-    /* rows that are not 16 bytes apart, or whose elements are no neighbours */
-    for (int axis = WA_HEAD; axis <= WA_COLUMN; axis++)
-        for (wa_tensor_id id = WA_Q; id <= WA_V; id++) {
-            wa_problem p = problem_of(WINDOWED "dtype=fp16 dim=64 heads=2");
-            p.tensor[id].stride[axis] += axis == WA_COLUMN ? 1 : 4;
-            if (axis == WA_AXIS_0 || axis == WA_AXIS_1)
-                continue;
-            const wa_plan plan = plan_of(&p, h200);
-            assert_string_not_equal(kernel_of(&plan), KERNEL);
-            assert_non_null(
-                strstr(plan.refusals[WA_ENGINE_SPECIAL], "16 bytes"));
-        }
 }
 
-static void others_have_none(void **state)
+/* One problem of each family, and what it leaves to fragments. */
+static const char *const families[] = {
+    SLIDES "dtype=fp16 dim=64 heads=2",
+    V2 "queries=256",
+    BACK SLIDES "dtype=fp16 dim=64 heads=2",
+    WINDOWS "dtype=fp16 queries=256 bias=same",
+    WINDOWS "dtype=fp16 queries=144 bias=same",
+};
+#define FAMILIES (sizeof families / sizeof *families)
+
+/* Rows that are not 16 bytes apart, or whose elements are no neighbours. */
+static void odd_strides_are_left_to_fragments(void **state)
 {
-    const wa_problem p = problem_of(WINDOWED "dtype=fp16 dim=64");
+    static const wa_tensor_id ids[] = {WA_Q,   WA_K,  WA_V,  WA_O,
+                                       WA_D_O, WA_DQ, WA_DK, WA_DV};
     (void)state;
-    for (size_t i = 0; i < made_up_count; i++) {
-        wa_plan plan;
-        if (!plan_or_refusal(&p, &devices[i], &plan))
-            continue;
-        assert_int_equal(strcmp(kernel_of(&plan), KERNEL) == 0,
-                         devices[i].compute_capability == 90);
-        assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
+    for (size_t f = 0; f < FAMILIES; f++) {
+        const wa_problem even = problem_of(families[f]);
+        for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+            for (int axis = WA_HEAD; axis <= WA_COLUMN; axis++) {
+                wa_problem p = even;
+                if (!p.tensor[ids[i]].used || axis == WA_AXIS_0 ||
+                    axis == WA_AXIS_1)
+                    continue;
+                p.tensor[ids[i]].stride[axis] += axis == WA_COLUMN ? 1 : 4;
+                assert_refused(&p, device_named("H200"), "16 bytes");
+            }
     }
-    /* later ones have other instructions; too little room */
-    wa_device device = *device_named("H200");
-    device.compute_capability = 100;
-    wa_plan plan = plan_of(&p, &device);
-    assert_string_not_equal(kernel_of(&plan), KERNEL);
-    device = *device_named("H200");
-    device.local_bytes = 100000;
-    plan = plan_of(&p, &device);
-    assert_string_not_equal(kernel_of(&plan), KERNEL);
-    assert_non_null(strstr(plan.refusals[WA_ENGINE_SPECIAL], "local memory"));
-    device = *device_named("H200");
-    device.max_work_group = 512;
-    plan = plan_of(&p, &device);
-    assert_string_not_equal(kernel_of(&plan), KERNEL);
-    assert_non_null(strstr(plan.refusals[WA_ENGINE_SPECIAL], "work-groups"));
 }
+
+/* Work-items of a work-group of the kernel that has most. */
+static uint32_t most_items(const wa_problem *p)
+{
+    const wa_plan plan = plan_on(p, device_named("H200"));
+    uint32_t most = 0;
+    for (int i = WA_STEP_FORWARD; i <= WA_STEP_KEYS; i++)
+        if (plan.step[i].kernel && plan.step[i].work_group > most)
+            most = plan.step[i].work_group;
+    return most;
+}
+
+static void other_devices_have_none(void **state)
+{
+    static const wa_exclusions none;
+    (void)state;
+    for (size_t f = 0; f < FAMILIES; f++) {
+        const wa_problem p = problem_of(families[f]);
+        for (size_t i = 0; i < made_up_count; i++) {
+            wa_plan plan;
+            if (wa_plan_make(&p, &devices[i], pass_of(&p), &none, &plan) !=
+                WINATTN_SUCCESS)
+                continue;
+            assert_int_equal(has_wgmma(&plan),
+                             devices[i].compute_capability == 90);
+            assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
+        }
+        /* later ones have other instructions; too little room */
+        wa_device device = *device_named("H200");
+        device.compute_capability = 100;
+        assert_refused(&p, &device, "");
+        device = *device_named("H200");
+        device.local_bytes = 65536;
+        assert_refused(&p, &device, "local memory");
+        device = *device_named("H200");
+        device.max_work_group = most_items(&p) - 1;
+        assert_refused(&p, &device, "work-groups");
+    }
+}
+
+/* With less local memory, other shapes of which all fits, or none; with what
+ * the largest kernel has, the same. */
+static void shapes_fit(void **state)
+{
+    static const char *const problems[] = {
+        V2 "queries=400 windows=500", BACK SLIDES "dtype=fp16 dim=64",
+        BACK SLIDES "dtype=fp16 dim=128",
+        WINDOWS "dtype=fp16 queries=256 bias=same",
+        WINDOWS "dtype=fp16 queries=144 bias=same"};
+    (void)state;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        const wa_problem p = problem_of(problems[i]);
+        wa_device device = *device_named("H200");
+        int taken = 0;
+        while (device.local_bytes > 40000) {
+            const wa_plan plan = plan_on(&p, &device);
+            uint32_t most = 0;
+            assert_legal_plan(&p, &device, &plan, problems[i]);
+            for (int s = WA_STEP_FORWARD; s <= WA_STEP_KEYS; s++)
+                if (plan.step[s].local_bytes > most)
+                    most = plan.step[s].local_bytes;
+            if (!has_wgmma(&plan))
+                break;
+            taken++;
+            device.local_bytes = most < device.local_bytes ? most : most - 1;
+        }
+        assert_true(taken > 1); /* at first, and with that much */
+        assert_true(device.local_bytes > 40000);
+    }
+}
+
+/* ---- After a failure ---- */
 
 /* Only they are excluded, and the plan says why. */
 static void a_failure_leaves_it_to_fragments(void **state)
 {
-    const wa_problem p = problem_of(WINDOWED "dtype=fp16 dim=64");
     const wa_exclusions failed = {.reason[WA_ENGINE_SPECIAL] =
                                       "it was serialized"};
-    const wa_plan plan =
-        plan_after(&p, device_named("H200"), WA_FORWARD, &failed);
     (void)state;
-    assert_string_equal(kernel_of(&plan), "sliding_forward_matrix_mma");
-    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
-    assert_false((plan.family->engine > WA_ENGINE_MATRIX));
-    assert_described(&plan, "wgmma not used: it was serialized\n");
-}
-
-/* Caches of keys grow, and calls have other numbers of heads, without another
- * program. */
-static void numbers_of_tokens_compile_nothing(void **state)
-{
-    const wa_device *h200 = device_named("H200");
-    const wa_problem first = problem_of(WINDOWED "dtype=fp16 dim=64");
-    const wa_plan one = plan_of(&first, h200);
-    const wa_problem second = problem_of(
-        "variant=sliding block=31 sink=5 queries=200 keys=70000 windows=3 "
-        "heads=5 dtype=fp16 dim=64 query_offset=69000");
-    const wa_plan other = plan_of(&second, h200);
-    (void)state;
-    assert_string_equal(kernel_of(&other), KERNEL);
-    assert_string_equal(one.step[WA_STEP_FORWARD].defines,
-                        other.step[WA_STEP_FORWARD].defines);
-}
-
-/* ---- The backward pass ---- */
-
-#define GRADIENTS "pass=backward " WINDOWED
-
-static void gradients_are_taken(void **state)
-{
-    static const struct {
-        const char *problem;
-        uint32_t rows_stages, keys_stages;
-    } taken[] = {
-        {GRADIENTS "dtype=fp16 dim=64", 6, 6},
-        {GRADIENTS "dtype=bf16 dim=16 sink=70", 6, 6},
-        {GRADIENTS "dtype=bf16 dim=128 heads=4 kv_heads=2", 3, 2},
-        {GRADIENTS "dtype=fp16 dim=80 layout=interleaved windows=70", 3, 2},
-        {"pass=backward variant=sliding block=7 queries=64 keys=9000 "
-         "dtype=fp16 dim=48 "
-         "query_offset=8000",
-         6, 6},
-        {"pass=backward variant=sliding block=7 queries=64 keys=64 dtype=bf16 "
-         "dim=32",
-         6, 6},
-    };
-    const wa_device *h200 = device_named("H200");
-    (void)state;
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-        const wa_problem p = problem_of(taken[i].problem);
-        const wa_plan plan = backward_plan_of(&p, h200);
-        assert_true(has_gradients(&plan));
+    for (size_t f = 0; f < FAMILIES; f++) {
+        const wa_problem p = problem_of(families[f]);
+        const wa_plan plan =
+            plan_after(&p, device_named("H200"), pass_of(&p), &failed);
+        assert_false(has_wgmma(&plan));
         assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
-        assert_int_equal(define_of(plan.step[WA_STEP_ROWS].defines, "STAGES"),
-                         taken[i].rows_stages);
-        assert_int_equal(define_of(plan.step[WA_STEP_KEYS].defines, "STAGES"),
-                         taken[i].keys_stages);
-        assert_legal_backward(&p, h200, &plan, taken[i].problem);
+        assert_legal_plan(&p, device_named("H200"), &plan, "fragments");
+        assert_described(&plan, "wgmma not used: it was serialized\n");
     }
-}
-
-static void gradients_that_are_not_computed(void **state)
-{
-    static const struct {
-        const char *problem, *why;
-    } refused[] = {
-        {GRADIENTS "dtype=fp16 dim=24", "multiples of 16"},
-        {GRADIENTS "dtype=fp16 dim=144", "multiples of 16"},
-        {GRADIENTS "dtype=fp32 dim=64", "rounded"},
-    };
-    static const wa_tensor_id ids[] = {WA_Q,   WA_K,  WA_V,  WA_O,
-                                       WA_D_O, WA_DQ, WA_DK, WA_DV};
-    const wa_device *h200 = device_named("H200");
-    (void)state;
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        const wa_problem p = problem_of(refused[i].problem);
-        assert_gradients_refused(&p, h200, refused[i].why);
-    }
-    /* as forward, of all that is read or written */
-    assert_odd_strides_refused(GRADIENTS "dtype=fp16 dim=64 heads=2", ids,
-                               sizeof ids / sizeof *ids);
-}
-
-static void others_have_no_gradients(void **state)
-{
-    const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
-    const wa_problem wide = problem_of(GRADIENTS "dtype=fp16 dim=128");
-    const wa_exclusions none = {.reason[WA_ENGINE_SPECIAL] = ""};
-    (void)state;
-    for (size_t i = 0; i < made_up_count; i++) {
-        wa_plan plan;
-        if (wa_plan_make(&p, &devices[i], WA_BACKWARD, &none, &plan) !=
-            WINATTN_SUCCESS)
-            continue;
-        assert_int_equal(has_gradients(&plan),
-                         devices[i].compute_capability == 90);
-        assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
-    }
-    wa_device device = *device_named("H200");
-    device.compute_capability = 100;
-    assert_gradients_refused(&p, &device, "");
-    /* what the kernel that takes the most has, and a byte less */
-    device = *device_named("H200");
-    for (int i = 0; i < 2; i++) {
-        const wa_problem *of = i ? &wide : &p;
-        const wa_plan plan = backward_plan_of(of, device_named("H200"));
-        const uint32_t rows = plan.step[WA_STEP_ROWS].local_bytes;
-        const uint32_t keys = plan.step[WA_STEP_KEYS].local_bytes;
-        device.local_bytes = rows > keys ? rows : keys;
-        const wa_plan fits = backward_plan_of(of, &device);
-        assert_true(has_gradients(&fits));
-        assert_legal_backward(of, &device, &fits, "all of local memory");
-        device.local_bytes--;
-        assert_gradients_refused(of, &device, "local memory");
-    }
-    device = *device_named("H200");
-    device.max_work_group = 383;
-    assert_gradients_refused(&p, &device, "work-groups");
-}
-
-static void failed_gradients_are_left_to_fragments(void **state)
-{
-    const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
-    const wa_exclusions failed = {.reason[WA_ENGINE_SPECIAL] =
-                                      "it was serialized"};
-    const wa_plan plan =
-        plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);
-    (void)state;
-    assert_false(has_gradients(&plan));
-    assert_string_equal(plan.step[WA_STEP_KEYS].kernel,
-                        "sliding_keys_matrix_mma");
-    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
-    assert_legal_backward(&p, device_named("H200"), &plan, "fragments");
-    assert_described(&plan, "wgmma not used: it was serialized\n");
 }
 
 /* All programs of a plan agree on whether there are tensor maps; where there
  * are, others do without. */
 static void assert_maps(const wa_plan *plan, bool has_maps)
 {
-    assert_true(has_gradients(plan));
+    assert_true(has_wgmma(plan));
     assert_int_equal(plan->family->engine == WA_ENGINE_MORE_SPECIAL, has_maps);
     for (int i = WA_STEP_GIVEN; i <= WA_STEP_KEYS; i++)
         assert_int_equal(define_of(plan->step[i].defines, "TENSOR_MAPS"),
@@ -300,61 +452,71 @@ static void maps_are_taken_where_they_hold_strides(void **state)
     const uint64_t most = (uint64_t)UINT32_MAX * 8; /* elements */
     (void)state;
     for (size_t i = 0; i < 2 * sizeof ids / sizeof *ids; i++) {
-        wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64 heads=2");
+        wa_problem p = problem_of(BACK SLIDES "dtype=fp16 dim=64 heads=2");
         uint64_t *stride =
             &p.tensor[ids[i / 2]].stride[i % 2 ? WA_HEAD : WA_WINDOW];
         *stride = most;
-        wa_plan plan = backward_plan_of(&p, h200);
+        wa_plan plan = plan_on(&p, h200);
         assert_maps(&plan, true);
         *stride += 8;
-        plan = backward_plan_of(&p, h200);
+        plan = plan_on(&p, h200);
         assert_maps(&plan, false);
     }
 }
 
 static void failed_maps_are_left_to_copies(void **state)
 {
-    const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
+    const wa_problem p = problem_of(BACK SLIDES "dtype=fp16 dim=64");
     const wa_exclusions failed = {.reason[WA_ENGINE_MORE_SPECIAL] =
                                       "it was wrong"};
     const wa_plan plan =
         plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);
     (void)state;
     assert_maps(&plan, false);
-    assert_legal_backward(&p, device_named("H200"), &plan, "copies");
+    assert_legal_plan(&p, device_named("H200"), &plan, "copies");
     assert_described(&plan, "backward tensor maps not used: it was wrong\n");
 }
 
-static void numbers_of_tokens_compile_no_gradients(void **state)
+/* ---- What compiles nothing ---- */
+
+/* Caches of keys grow, batches and calls have other numbers of windows and
+ * heads, without another program. */
+static void other_numbers_compile_nothing(void **state)
 {
-    const wa_device *h200 = device_named("H200");
-    const wa_problem first = problem_of(GRADIENTS "dtype=fp16 dim=64");
-    const wa_plan one = backward_plan_of(&first, h200);
-    const wa_problem second =
-        problem_of("pass=backward variant=sliding block=31 sink=5 queries=200 "
-                   "keys=70000 windows=3 "
-                   "heads=5 dtype=fp16 dim=64 query_offset=69000");
-    const wa_plan other = backward_plan_of(&second, h200);
+#define OTHERS                                                                \
+    "variant=sliding block=31 sink=5 queries=200 keys=70000 windows=3 "       \
+    "heads=5 dtype=fp16 dim=64 query_offset=69000"
+    static const char *const pairs[][2] = {
+        {SLIDES "dtype=fp16 dim=64", OTHERS},
+        {BACK SLIDES "dtype=fp16 dim=64", BACK OTHERS},
+        {V2 "queries=256 windows=1", V2 "queries=256 windows=4000"}};
     (void)state;
-    assert_true(has_gradients(&other));
-    for (int i = WA_STEP_STATISTICS; i <= WA_STEP_KEYS; i++) {
-        assert_string_equal(one.step[i].kernel, other.step[i].kernel);
-        assert_string_equal(one.step[i].defines, other.step[i].defines);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const wa_problem first = problem_of(pairs[i][0]);
+        const wa_problem second = problem_of(pairs[i][1]);
+        const wa_plan one = plan_taken(&first, pairs[i][0]);
+        const wa_plan other = plan_taken(&second, pairs[i][1]);
+        for (int s = WA_STEP_FORWARD; s <= WA_STEP_KEYS; s++) {
+            if (!one.step[s].kernel)
+                continue;
+            assert_string_equal(one.step[s].kernel, other.step[s].kernel);
+            assert_string_equal(one.step[s].defines, other.step[s].defines);
+        }
     }
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(hopper_takes_them),
-    cmocka_unit_test(what_they_do_not_compute_is_said),
-    cmocka_unit_test(others_have_none),
-    cmocka_unit_test(a_failure_leaves_it_to_fragments),
-    cmocka_unit_test(numbers_of_tokens_compile_nothing),
+    cmocka_unit_test(sliding_forward_is_taken),
+    cmocka_unit_test(windows_are_taken),
     cmocka_unit_test(gradients_are_taken),
-    cmocka_unit_test(gradients_that_are_not_computed),
-    cmocka_unit_test(others_have_no_gradients),
-    cmocka_unit_test(failed_gradients_are_left_to_fragments),
+    cmocka_unit_test(windows_of_144_tokens_have_one_kernel),
+    cmocka_unit_test(what_they_do_not_compute_is_said),
+    cmocka_unit_test(odd_strides_are_left_to_fragments),
+    cmocka_unit_test(other_devices_have_none),
+    cmocka_unit_test(shapes_fit),
+    cmocka_unit_test(a_failure_leaves_it_to_fragments),
     cmocka_unit_test(maps_are_taken_where_they_hold_strides),
     cmocka_unit_test(failed_maps_are_left_to_copies),
-    cmocka_unit_test(numbers_of_tokens_compile_no_gradients),
+    cmocka_unit_test(other_numbers_compile_nothing),
 };
 const test_group plan_wgmma = TEST_GROUP(NULL, tests);
