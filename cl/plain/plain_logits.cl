@@ -11,7 +11,6 @@
  *           scale q k, or -infinity        sliding */
 #include "common/aligned.cl"
 #include "common/problem.cl"
-#include "common/score_bias_tensors.cl"
 
 /* What all logits of a head of a window have in common. */
 typedef struct window_head {
@@ -116,12 +115,8 @@ INLINE float logit(const forward_args *args, const window_head *head,
     if (!sees(args, visible_span(args, row), key))
         return -INFINITY;
 #endif
-    float x = multiply(own, other) * inverse_length(other) * head->scale;
-#if BIAS
-    x += JOIN(load, BIAS_SUFFIX)(head->score_bias.bias,
-                                 bias_at(args, &head->score_bias, row, key));
-#endif
-    return x + mask_of(args, &head->score_bias, row, key);
+    return multiply(own, other) * inverse_length(other) * head->scale +
+           added_to_logit(args, &head->score_bias, row, key);
 }
 
 /* exp(x - max) of a logit that is seen, else 0. */
