@@ -335,9 +335,6 @@ winattn_status winattn_linear_plan_describe(const winattn_linear_plan *plan,
     WA_TRY(wa_models_begin());
     if (!plan)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
-    if (!text && size != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "text is NULL, but size is not 0");
     const wa_device *device = wa_session_device(plan->session);
     const wa_linear_layout *layout = &plan->layout;
     all[0] = 0;
@@ -364,11 +361,7 @@ winattn_status winattn_linear_plan_describe(const winattn_linear_plan *plan,
     if (trouble)
         wa_append(all, sizeof all, "cache: there is none: %s\n", trouble);
     wa_append(all, sizeof all, "program: %s\n", plan->origin);
-    if (size != 0)
-        snprintf(text, size, "%s", all);
-    if (needed)
-        *needed = strlen(all) + 1;
-    return WINATTN_SUCCESS;
+    return wa_give_text(all, size, text, needed);
 }
 
 winattn_status

@@ -121,69 +121,40 @@ static void test_struct_sizes(void **state)
         assert_int_equal(both.more[i], 0);
 }
 
-typedef void spoil(winattn_swin_config *c);
-
-static void no_generation(winattn_swin_config *c) { c->generation = 3; }
-static void no_stages(winattn_swin_config *c) { c->stages = 0; }
-static void five_stages(winattn_swin_config *c) { c->stages = 5; }
-static void two_stages(winattn_swin_config *c) { c->stages = 2; }
-static void no_depth(winattn_swin_config *c) { c->depths[2] = 0; }
-static void odd_heads(winattn_swin_config *c) { c->heads[1] = 7; }
-static void few_heads(winattn_swin_config *c) { c->heads[3] = 2; }
-static void no_window(winattn_swin_config *c) { c->window[1][1] = 0; }
-static void large_window(winattn_swin_config *c) { c->window[0][0] = 65; }
-static void positions(winattn_swin_config *c) { c->position_window[0][0] = 7; }
-static void no_hidden(winattn_swin_config *c) { c->hidden[3] = 0; }
-static void no_channels(winattn_swin_config *c) { c->channels = 0; }
-static void no_patch(winattn_swin_config *c) { c->patch[0] = 0; }
-static void no_input(winattn_swin_config *c) { c->in_channels = 0; }
-static void nan_eps(winattn_swin_config *c) { c->norm_eps = NAN; }
-static void minus_eps(winattn_swin_config *c) { c->norm_eps = -1; }
-static void no_deviation(winattn_swin_config *c) { c->deviation[1] = 0; }
-static void infinite_mean(winattn_swin_config *c) { c->mean[2] = INFINITY; }
-static void no_filter(winattn_swin_config *c) { c->filter = 9; }
-static void many_classes(winattn_swin_config *c) { c->classes = 1u << 30; }
-
 static void test_refused(void **state)
 {
-    static const struct {
-        spoil *spoil;
-        const char *culprit;
-    } rows[] = {
-        {no_generation, "generation is 3"},
-        {no_stages, "stages is 0"},
-        {five_stages, "stages is 5"},
-        {two_stages, "of stage 2"},
-        {no_depth, "depths is 0"},
-        {odd_heads, "not 7 heads"},
-        {few_heads, "not 2 heads"},
-        {no_window, "window is 0"},
-        {large_window, "window is 65"},
-        {positions, "position_window"},
-        {no_hidden, "hidden is 0"},
-        {no_channels, "channels is 0"},
-        {no_patch, "patch is 0"},
-        {no_input, "in_channels is 0"},
-        {nan_eps, "norm_eps"},
-        {minus_eps, "norm_eps"},
-        {no_deviation, "deviation[1]"},
-        {infinite_mean, "mean[2]"},
-        {no_filter, "filter"},
-        {many_classes, "classes"},
-    };
+    winattn_swin_weights *w;
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        winattn_swin_config c = named("swin_t");
-        winattn_swin_weights *w;
-        rows[i].spoil(&c);
-        const winattn_status status = winattn_swin_weights_random(&c, 1, &w);
-        assert_null(w);
-        assert_status(status,
-                      rows[i].spoil == odd_heads || rows[i].spoil == few_heads
-                          ? WINATTN_UNSUPPORTED_PROBLEM
-                          : WINATTN_INVALID_ARGUMENT,
-                      rows[i].culprit);
-    }
+#define REFUSED(field, value, status, culprit)                                \
+    do {                                                                      \
+        winattn_swin_config bad = named("swin_t");                            \
+        bad.field = value;                                                    \
+        assert_status(winattn_swin_weights_random(&bad, 1, &w), status,       \
+                      culprit);                                               \
+        assert_null(w);                                                       \
+    } while (0)
+    REFUSED(generation, 3, WINATTN_INVALID_ARGUMENT, "generation is 3");
+    REFUSED(stages, 0, WINATTN_INVALID_ARGUMENT, "stages is 0");
+    REFUSED(stages, 5, WINATTN_INVALID_ARGUMENT, "stages is 5");
+    REFUSED(stages, 2, WINATTN_INVALID_ARGUMENT, "of stage 2");
+    REFUSED(depths[2], 0, WINATTN_INVALID_ARGUMENT, "depths is 0");
+    REFUSED(heads[1], 7, WINATTN_UNSUPPORTED_PROBLEM, "not 7 heads");
+    REFUSED(heads[3], 2, WINATTN_UNSUPPORTED_PROBLEM, "not 2 heads");
+    REFUSED(window[1][1], 0, WINATTN_INVALID_ARGUMENT, "window is 0");
+    REFUSED(window[0][0], 65, WINATTN_INVALID_ARGUMENT, "window is 65");
+    REFUSED(position_window[0][0], 7, WINATTN_INVALID_ARGUMENT,
+            "position_window");
+    REFUSED(hidden[3], 0, WINATTN_INVALID_ARGUMENT, "hidden is 0");
+    REFUSED(channels, 0, WINATTN_INVALID_ARGUMENT, "channels is 0");
+    REFUSED(patch[0], 0, WINATTN_INVALID_ARGUMENT, "patch is 0");
+    REFUSED(in_channels, 0, WINATTN_INVALID_ARGUMENT, "in_channels is 0");
+    REFUSED(norm_eps, NAN, WINATTN_INVALID_ARGUMENT, "norm_eps");
+    REFUSED(norm_eps, -1, WINATTN_INVALID_ARGUMENT, "norm_eps");
+    REFUSED(deviation[1], 0, WINATTN_INVALID_ARGUMENT, "deviation[1]");
+    REFUSED(mean[2], INFINITY, WINATTN_INVALID_ARGUMENT, "mean[2]");
+    REFUSED(filter, 9, WINATTN_INVALID_ARGUMENT, "filter");
+    REFUSED(classes, 1u << 30, WINATTN_INVALID_ARGUMENT, "classes");
+#undef REFUSED
 }
 
 /* ---- At random ---- */

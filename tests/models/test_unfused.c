@@ -144,18 +144,16 @@ static void each_row(void **state)
 static void no_head_is_refused(void **state)
 {
     (void)state;
-    const winattn_swin_config config = {
-        .struct_size = sizeof config,
-        .generation = 1,
-        .in_channels = 3,
-        .patch = {4, 4},
-        .channels = 8,
-        .stages = 1,
-        .depths = {1},
-        .heads = {1},
-        .window = {{2, 2}},
-        .hidden = {16},
-    };
+    const winattn_swin_config config = {.struct_size = sizeof config,
+                                        .generation = 1,
+                                        .in_channels = 3,
+                                        .patch = {4, 4},
+                                        .channels = 8,
+                                        .stages = 1,
+                                        .depths = {1},
+                                        .heads = {1},
+                                        .window = {{2, 2}},
+                                        .hidden = {16}};
     const winattn_model_desc desc = {.struct_size = sizeof desc,
                                      .tier = tier_under_test(),
                                      .batch = 1,
