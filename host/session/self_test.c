@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "device/matrix_unit.h"
 #include "plan/defines.h"
+#include "session/stored_numbers.h"
 
 /* Operands of each dtype; those of fp32 are TF32.
  *
@@ -67,17 +68,9 @@ static int pick(numbers *x, int count)
 /* n, or n times `small`, in a storage type of 16 bits; |n| is at most 8. */
 static uint16_t bits_of(const numbers *x, int n, bool small)
 {
-    const uint32_t sign = n < 0 ? 0x8000u : 0;
-    const uint32_t size = (uint32_t)(n < 0 ? -n : n);
-    uint32_t top = 0; /* the highest bit's place */
-    if (size == 0 || (small && x->dtype == WINATTN_FP16))
-        return (uint16_t)(sign | size);
-    while (size >> (top + 1))
-        top++;
-    const uint32_t half = ((top + 15) << 10) | ((size << (10 - top)) & 0x3ffu);
-    const uint32_t bfloat =
-        ((top + 127 - (small ? 60u : 0)) << 7) | ((size << (7 - top)) & 0x7fu);
-    return (uint16_t)(sign | (x->dtype == WINATTN_FP16 ? half : bfloat));
+    if (small && x->dtype == WINATTN_FP16) /* subnormal */
+        return (uint16_t)(n < 0 ? 0x8000 - n : n);
+    return wa_stored_bits(x->dtype, n, small ? -60 : 0);
 }
 
 /* Puts a number at element i of the tiles, and what it is as an operand. fp32
