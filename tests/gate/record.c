@@ -84,7 +84,7 @@ static const char *name_of(const call_tensors *call, cl_mem buffer)
 {
     for (int id = 0; id < TENSORS; id++)
         if (call->buffer[id] == buffer)
-            return tensor_traits[id].name;
+            return tensor_names[id];
     return buffer == call->workspace ? "workspace" : "of the plan";
 }
 
@@ -141,7 +141,7 @@ static bool fill_call(const winattn_desc *desc, int pass, bool least,
         made->buffer[id] =
             standin_buffer(context, CL_MEM_READ_WRITE, (size_t)bytes);
         tensor.buffer = made->buffer[id];
-        memcpy((char *)call + tensor_traits[id].in_call[pass], &tensor,
+        memcpy((char *)call + tensor_place((tensor_id)id), &tensor,
                sizeof tensor);
     }
     return true;
