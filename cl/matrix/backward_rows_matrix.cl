@@ -93,10 +93,10 @@ INLINE void prepare_kv_block(q_block *here, const row_step *in,
  * its keys, from tile `first` on. */
 INLINE void find_share(row_work *work, const q_block *here, int first)
 {
-    q_block *share = &work->share;
-    tile_rows *own = &work->own.rows;
+    q_block *share = work->share;
+    tile_rows *own = &work->own->rows;
     *share = *here;
-    work->own = work->part;
+    *work->own = *work->part;
     share->k += first * TILE_N * PITCH;
     share->v += first * TILE_N * PITCH;
     share->k_inverses += first * TILE_N;
@@ -116,7 +116,7 @@ INLINE void add_row_statistics(row_work *work, uint block, const int has_lse,
 {
     row_state *state = work->state;
     row_statistics *s = &state->statistics;
-    const row_part *part = &work->part;
+    const row_part *part = work->part;
     float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
     if (block == 0) {
         state->takes_lse = lse_serves(has_lse, part, w);
@@ -141,7 +141,7 @@ INLINE void find_statistics(row_work *work, const row_step *in,
     const int has_o_lse = g->has_o_lse;
     if (O_SERVES && work->computes && has_o_lse && in->block == 0 &&
         !in->mends)
-        take_statistics(work->state, &work->part, here, w);
+        take_statistics(work->state, work->part, here, w);
     if (O_SERVES && RESCALES && has_o_lse)
         bound_dp(work->state, g->bounds[g->group.me.team][in->step % 2]);
     if (work->computes && !has_o_lse && (!STREAMING || in->is_for_sums))
@@ -174,7 +174,7 @@ INLINE int find_row_errors(row_work *work, const q_block *here,
     if (!work->computes)
         clear_errors(errors);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        expected[r] = work->part.d_lse[r] * work->state->ds_scale[r];
+        expected[r] = work->part->d_lse[r] * work->state->ds_scale[r];
     reduce_errors(errors, w);
     if (SPLITS > 1)
         join_errors(errors,
@@ -224,7 +224,7 @@ INLINE void leave_window(row_work *work, const q_block *here, split_group *g,
 {
     const backward_args *args = here->args;
     row_state *state = work->state;
-    row_part *part = &work->part;
+    row_part *part = work->part;
     const ulong head_of_window =
         (ulong)here->at->window * args->forward.heads + g->head;
     __global float *numbers =
@@ -257,31 +257,36 @@ INLINE int compute_rows(int turn, row_state *state,
     const int own_tile =
         SPLITS > 1 ? me->wave % ROW_TILES : turn * WAVES_PER_WINDOW + me->wave;
     const int count = here->at->exists ? g->row_count - own_tile * TILE_M : 0;
+    row_part part = {.rows = {.last_row = g->row_count - 1,
+                              .first_row = (int)g->first_row,
+                              .coord = here->at->coord},
+                     .count = count};
+    row_part own;
+    q_block share;
     row_work work = {.state = state,
                      .dq = dq,
                      .tile = min(own_tile, ROW_TILES - 1),
                      .split = SPLITS > 1 ? me->wave / ROW_TILES : 0,
                      .computes = count > 0,
-                     .part = {.rows = {.last_row = g->row_count - 1,
-                                       .first_row = (int)g->first_row,
-                                       .coord = here->at->coord},
-                              .count = count}};
+                     .part = &part,
+                     .own = &own,
+                     .share = &share};
     const int first = work.split * SHARE_TILES;
     int comes_again = 0;
     /* who shares rows, or has the team's keys come again, must meet */
     if (SPLITS == 1 && !work.computes && !(O_SERVES && STREAMING))
         return 0;
-    work.part.rows.row = work.tile * TILE_M;
-    place_tile(&work.part.rows, work.tile, in->block, here, w);
-    read_rows(&work.part, here, g->group.tensors.d_lse, w);
+    work.part->rows.row = work.tile * TILE_M;
+    place_tile(&work.part->rows, work.tile, in->block, here, w);
+    read_rows(work.part, here, g->group.tensors.d_lse, w);
     find_statistics(&work, in, here, g, w);
     find_share(&work, here, first);
     work.dbias.sums = g->dbias_sums;
     work.dbias.kept = g->dbias + (work.tile * ALL_KEY_TILES +
                                   (int)in->block * KEY_TILES + first) *
                                      TILE_ELEMENTS / 4;
-    work.dbias.workspace = g->bias_partial + work.share.first_key;
-    work.dbias.keys = (int)NK - (int)work.share.first_key;
+    work.dbias.workspace = g->bias_partial + work.share->first_key;
+    work.dbias.keys = (int)NK - (int)work.share->first_key;
     if (work.computes && !in->is_for_sums)
         add_kv_block(&work, in, g->differentiates, here, w);
     if (O_SERVES && g->differentiates && here->is_last && !in->mends)

@@ -81,8 +81,8 @@ typedef struct row_work {
     int tile;
     int split;    /* the wave's number among those that share the tile */
     int computes; /* the tile exists */
-    row_part part, own;
-    q_block share;
+    row_part *part, *own;
+    q_block *share;
     dbias_target dbias;
 } row_work;
 
@@ -205,8 +205,8 @@ INLINE void choose_ds_scales(row_state *s,
 INLINE void differentiate_rows(row_work *work, const int may_be_large,
                                int mends, const wave *w)
 {
-    const row_part *part = &work->own;
-    const q_block *here = &work->share;
+    const row_part *part = work->own;
+    const q_block *here = work->share;
     row_state *state = work->state;
     const row_statistics *s = &state->statistics;
     const dp_rows d_o = read_dp_rows(&part->rows, here->d_o, w);

@@ -169,12 +169,14 @@ static void run_row(const char *row, size_t number, int dtype)
     if (run_one(&c, &d, true)) {
         const unsigned first = wa_programs_built();
         size_t failures = run_others(row, number, &base, &demanded);
-        failures += run_again(&c, &d);
-        if (wa_programs_built() - first > more) {
+        const unsigned built = wa_programs_built() - first;
+        if (built > more) {
             printf("row %zu, %s: its cases built %u programs more\n", number,
-                   row, wa_programs_built() - first);
+                   row, built);
             failures++;
         }
+        /* a planner may have another unit for it than the row's */
+        failures += run_again(&c, &d);
         rows_failed += failures != 0;
     }
     programs_built += wa_programs_built() - before;
