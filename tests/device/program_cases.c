@@ -181,6 +181,7 @@ static const struct {
     {BACKWARD | PLAIN, "windows=13 heads=1 d_lse=1"},
     {BACKWARD | PLAIN, "outputs=1 heads=2"},
     {BACKWARD | PLAIN, "outputs=6 heads=1 accumulate=6"},
+    {BACKWARD | PLAIN, "accumulate=4 heads=1 windows=2"},
     {BACKWARD | PLAIN, "outputs=24 heads=1 windows=3 accumulate=8"},
     {BACKWARD | PLAIN, "outputs=5 heads=1 d_lse=1"},
     {BACKWARD | GRID, "d_lse=1 accumulate=127 map=122 roll=011 heads=1"},
