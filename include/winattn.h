@@ -233,7 +233,7 @@ typedef enum winattn_mask {
  * on a CPU. */
 typedef enum winattn_tier {
     WINATTN_TIER_AUTO = 0,  /**< the best of the others, for each pass */
-    WINATTN_TIER_CPU = 1,   /**< one work-item per window-head, vectors */
+    WINATTN_TIER_CPU = 1,   /**< work-items with vectors */
     WINATTN_TIER_LOCAL = 2, /**< attention matrix in local memory, fp32 FMA */
     /** The device's matrix unit: both passes of the dot and cosine variants in
      * fp16 and bf16, and the forward pass in fp32 with

@@ -186,8 +186,8 @@ INLINE void leave_ds(row_work *rows, query_tile *operands, float *ds,
     add_dbias(&rows->dbias, earlier, ds, rows->f.to_dbias, tile, &rows->part,
               here, w);
     if (weights->owns) {
-        keep_weights(p, weights->p, rows->part.rows.row, tile * TILE_N, w);
-        keep_weights(ds, weights->ds, rows->part.rows.row, tile * TILE_N, w);
+        share_weights(p, weights->p, rows->part.rows.row, tile * TILE_N, w);
+        share_weights(ds, weights->ds, rows->part.rows.row, tile * TILE_N, w);
     }
     scale_keys(ds, rows->f.to_dq, tile, here, w);
     make_operand_parts(operands, ds, w);
@@ -285,7 +285,7 @@ INLINE void mend_rows(float sums[ROW_SUM_TILES][ACC_PER_LANE],
             ds[i] += p[i];
         }
         if (weights->owns)
-            keep_weights(ds, weights->ds, row, key, &own);
+            share_weights(ds, weights->ds, row, key, &own);
         read_dbias(earlier, &rows->dbias, tile, &rows->part, here, &own);
         add_dbias(&rows->dbias, earlier, p, rows->f.to_dbias, tile,
                   &rows->part, here, &own);

@@ -78,8 +78,8 @@ typedef struct row_weights {
 } row_weights;
 
 /* A tile of P or dS goes to local memory. */
-INLINE void keep_weights(const float *tile, __local ushort *weights, int query,
-                         int key, const wave *w)
+INLINE void share_weights(const float *tile, __local ushort *weights,
+                          int query, int key, const wave *w)
 {
     float rest[ACC_PER_LANE];
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
