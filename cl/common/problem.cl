@@ -56,4 +56,4 @@ REQUIRE(NK)
 #define MOST_INVERSE 16384.0f
 
 #include "common/parameters.cl"
-#include "common/weights.cl"
+#include "common/weights.h"

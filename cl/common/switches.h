@@ -150,7 +150,7 @@
  *                  does a window without a shift boundary have only one?
  *
  * What else a kind adds follows from the numbers of query and key
- * (weights.cl). */
+ * (weights.h). */
 #define MASK_READS_ARRAY(kind)                                                \
     ((kind) == MASK_ARRAY || (kind) == MASK_ARRAY_FP32)
 #define MASK_READS_REGIONS(kind) ((kind) == MASK_REGIONS)

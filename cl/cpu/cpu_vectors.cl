@@ -27,7 +27,7 @@ INLINE vec exp2_nonpositive(vec x)
     return select(p * factor, (vec)(0.0f), isless(x, (vec)(-126.0f)));
 }
 
-#define EXP2(x) exp2_nonpositive(x) /* of weights (weights.cl) */
+#define EXP2(x) exp2_nonpositive(x) /* of weights (weights.h) */
 
 /* LANES elements `stride` apart, of which the first `count` exist; zeros
  * stand for the others. Callers pass a constant count. */

@@ -72,4 +72,4 @@ REQUIRE(LIMITS_REGISTERS)
 #define HIDE_FROM_OPTIMIZER(lane)
 #endif
 
-#define EXP2(x) exp2(x) /* of weights (weights.cl) */
+#define EXP2(x) exp2(x) /* of weights (weights.h) */

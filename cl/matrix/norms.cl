@@ -39,7 +39,7 @@ INLINE void dot_rows(float dots[LANE_ROWS], int row_index[LANE_ROWS],
     }
 }
 
-/* inverse_norm of weights.cl by one rsqrt. Gradients in fp16 have powers of
+/* inverse_norm of weights.h by one rsqrt. Gradients in fp16 have powers of
  * two that follow from it: there a row of zeros, whose scores are 0 anyway and
  * which adds nothing, has 0. */
 #define DROPS_ZEROS (BACKWARD && DTYPE == 1)

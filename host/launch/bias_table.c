@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "device/buffer.h"
 
-/* Like table_position of cl/common/weights.cl. */
+/* Like table_position of cl/common/weights.h. */
 static uint32_t position_of(const wa_table *table, uint32_t token)
 {
     const uint32_t last = table->window[2], middle = table->window[1];

@@ -166,7 +166,7 @@ static void indices(void **state)
     assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.entries");
 }
 
-/* As table_position of cl/common/weights.cl. */
+/* As table_position of cl/common/weights.h. */
 static uint32_t place_of(const wa_table *table, uint32_t token)
 {
     const uint32_t last = table->window[2], middle = table->window[1];
