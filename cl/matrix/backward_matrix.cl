@@ -275,7 +275,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     DECLARE_BIAS_CACHE
     DECLARE_GRAD_MEMORY
     __local uint largest_v[ROOM(RESCALES, WINDOWS_PER_GROUP)][2];
-    float dbias[KEEPS_DBIAS ? KEY_TILES : 1][ACC_PER_LANE];
+    float dbias[ROOM(KEEPS_DBIAS, KEY_TILES)][ACC_PER_LANE];
     float dv_sums[KEPT_TURNS][KEY_SUM_TILES][ACC_PER_LANE];
     float dk_sums[KEPT_TURNS][KEY_SUM_TILES][ACC_PER_LANE];
     const forward_args *forward = &args.forward;

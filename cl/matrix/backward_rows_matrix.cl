@@ -387,7 +387,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local float lse_rows[WINDOWS_PER_GROUP][STAGES][BLOCK_ROWS];
     __local uint bounds[ROOM(RESCALES, WINDOWS_PER_GROUP)][2][KEY_BOUNDS];
     __local int errors_show;
-    float dbias_sums[KEEPS_DBIAS == 1 ? SHARE_TILES : 1][ACC_PER_LANE];
+    float dbias_sums[ROOM(KEEPS_DBIAS == 1, SHARE_TILES)][ACC_PER_LANE];
     const forward_args *forward = &args.forward;
     split_group own = {.group = GRAD_GROUP,
                        .lse_rows = lse_rows,

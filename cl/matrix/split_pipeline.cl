@@ -31,7 +31,7 @@ typedef struct split_group {
     __local uint (*bounds)[2][KEY_BOUNDS]; /* this step's, the next's */
     __local int *errors_show;              /* in a tile of rows */
     __local float4 *dbias; /* [ROW_TILES][ALL_KEY_TILES][TILE_ELEMENTS / 4] */
-    __local float (*split_sums)[ROW_TILES][SPLITS > 1 ? SPLIT_SIZE : 1];
+    __local float (*split_sums)[ROW_TILES][ROOM(SPLITS > 1, SPLIT_SIZE)];
     /* of a wave: of all windows */
     float (*dbias_sums)[ACC_PER_LANE]; /* [SHARE_TILES] */
     float scale_sum; /* for d_logit_scale, of a lane's own rows */
