@@ -5,6 +5,15 @@
 
 REQUIRE(LANES)
 
+/* How vectors longer than a CPU's would be handed to functions, of which none
+ * is called. Compilers that do not know this warning warn of it, as NVIDIA's
+ * does. */
+#ifdef __has_warning
+#if __has_warning("-Wpsabi")
+#pragma clang diagnostic ignored "-Wpsabi"
+#endif
+#endif
+
 DEFINE_VECTOR_ACCESS(LANES)
 typedef JOIN(float, LANES) vec;
 typedef JOIN(int, LANES) ivec;

@@ -16,15 +16,6 @@
 #include "cpu/vectors.cl"
 #include "models/linear.cl"
 
-/* How vectors longer than a CPU's would be handed to functions, of which none
- * is called. Compilers that do not know this warning warn of it, as NVIDIA's
- * does. */
-#ifdef __has_warning
-#if __has_warning("-Wpsabi")
-#pragma clang diagnostic ignored "-Wpsabi"
-#endif
-#endif
-
 REQUIRE(BLOCK_ROWS)
 REQUIRE(BLOCK_COLUMNS)
 REQUIRE(TILE_ROWS)
