@@ -195,27 +195,24 @@ INLINE void stage_tiles(const gradient_memory *memory,
 {
 #if WIDE && LOADS_AHEAD > 1
     if (block->wide) {
-        const int c = STAGE_COLUMN(lane);
+        const int own_row = STAGE_ROW(lane), c = STAGE_COLUMN(lane);
         const int most = LARGER(Q_ROWS, KV_ROWS);
+        const int row_count = block->row_count;
         const int key_count = (int)block->keys.count;
+        if (own_row >= STAGE_DOWN)
+            return;
         for (int done = 0; done < most; done += LOADS_AHEAD * STAGE_DOWN) {
             wide_quads q[LOADS_AHEAD], k[LOADS_AHEAD], v[LOADS_AHEAD],
                 d_o[LOADS_AHEAD];
-            const int row = done + STAGE_ROW(lane);
-            const int end = STAGE_ROW(lane) < STAGE_DOWN ? most : 0;
-            load_rows(k, &block->k, block->keys.first, row,
-                      min(key_count, end), c);
-            load_rows(v, &block->v, block->keys.first, row,
-                      min(key_count, end), c);
-            load_rows(q, &block->q, block->first_row, row,
-                      min(block->row_count, end), c);
-            load_rows(d_o, &block->d_o, block->first_row, row,
-                      min(block->row_count, end), c);
-            store_rows(k, memory->k, row, min(KV_ROWS, end), c, 1.0f, 0);
-            store_rows(v, memory->v, row, min(KV_ROWS, end), c, 1.0f, 0);
-            store_rows(q, memory->q, row, min(Q_ROWS, end), c, block->scale,
-                       0);
-            store_rows(d_o, memory->d_o, row, min(Q_ROWS, end), c, 1.0f, 0);
+            const int row = done + own_row;
+            load_rows(k, &block->k, block->keys.first, row, key_count, c);
+            load_rows(v, &block->v, block->keys.first, row, key_count, c);
+            load_rows(q, &block->q, block->first_row, row, row_count, c);
+            load_rows(d_o, &block->d_o, block->first_row, row, row_count, c);
+            store_rows(k, memory->k, row, KV_ROWS, c, 1.0f, 0);
+            store_rows(v, memory->v, row, KV_ROWS, c, 1.0f, 0);
+            store_rows(q, memory->q, row, Q_ROWS, c, block->scale, 0);
+            store_rows(d_o, memory->d_o, row, Q_ROWS, c, 1.0f, 0);
         }
         return;
     }

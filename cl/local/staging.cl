@@ -84,19 +84,22 @@ INLINE void store_rows(const wide_quads x[LOADS_AHEAD], __local float4 *tile,
 #endif
 
 #if WIDE
-/* What stage does, in aligned accesses. */
+/* What stage does, in aligned accesses. Work-items without a row leave first:
+ * compilers then know which rows of the others exist, and NVIDIA's does not
+ * ask for each, so that its loads are under way at once. */
 INLINE void stage_wide(__local float4 *tile, const token_rows *matrix,
                        uint first, int count, int rows, int channel,
                        float factor, __local const float *factors, int lane)
 {
     const int own_row = STAGE_ROW(lane), c = STAGE_COLUMN(lane);
-    const int end = own_row < STAGE_DOWN ? rows : 0;
+    if (own_row >= STAGE_DOWN)
+        return;
 #if LOADS_AHEAD > 1
     for (int done = 0; done < rows; done += LOADS_AHEAD * STAGE_DOWN) {
         wide_quads x[LOADS_AHEAD];
         const int row = done + own_row;
-        load_rows(x, matrix, first, row, min(count, end), channel + c);
-        store_rows(x, tile, row, end, c, factor, factors);
+        load_rows(x, matrix, first, row, min(count, rows), channel + c);
+        store_rows(x, tile, row, rows, c, factor, factors);
     }
 #else
     __local float4 *to = tile + own_row * DIM_PITCH + c / 4;
@@ -106,7 +109,7 @@ INLINE void stage_wide(__local float4 *tile, const token_rows *matrix,
     const int exists = channel + c < HEAD_DIM ? count : 0;
     for (int done = 0; done < rows; done += STAGE_DOWN) {
         const int r = done + own_row;
-        if (r < end) {
+        if (r < rows) {
             if (GRID) {
                 const token t = token_of(&matrix->tokens, first + r);
                 from = channels_of(matrix, &t, channel + c, 1);
