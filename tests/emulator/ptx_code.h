@@ -88,6 +88,7 @@ typedef struct ptx_operand {
     bool is_address; /* [reg + offset] */
 } ptx_operand;
 
+typedef struct ptx_unit ptx_unit;
 struct ptx_wave;
 struct ptx_instruction;
 typedef void ptx_function(struct ptx_wave *wave,
@@ -119,8 +120,9 @@ typedef struct ptx_instruction {
     ptx_rule rule;
     const ptx_operand *operands;
     unsigned operand_count;
-    unsigned lead, last; /* operands in the first and in the last braces */
-    int guard;           /* register; -1: none */
+    unsigned lead;  /* operands in the first braces */
+    unsigned least; /* operands, or how many more than of values */
+    int guard;      /* register; -1: none */
     bool guard_is_inverse;
     bool is_collective; /* the wave's lanes must be there together */
     bool is_branch, is_end;
@@ -135,9 +137,10 @@ typedef struct ptx_instruction {
     ptx_rounding rounding;
     bool to_integer; /* rounding to one */
     bool ftz, saturates, is_wide, is_high, is_approximate;
-    bool transposes; /* .trans */
-    unsigned count;  /* .v2, .x4; columns of a product; bytes */
-    char kind;       /* the operation, of atom, vote, redux, ... */
+    bool transposes;      /* .trans */
+    unsigned count;       /* .v2, .x4; columns of a product; bytes */
+    char kind;            /* the operation, of atom, vote, redux, ... */
+    const ptx_unit *unit; /* of a product of another vendor's */
     unsigned line;
 } ptx_instruction;
 
@@ -178,10 +181,6 @@ typedef struct ptx_data {
     size_t size;
     struct ptx_owned *owned; /* all that is to be freed */
 } ptx_data;
-
-/* The function of a name with its modifiers, ".u32" and so on; sets what
- * modifiers say. False: unknown. */
-bool ptx_decode(ptx_instruction *instruction, const char *name);
 
 /* ---- While it runs ---- */
 
@@ -405,15 +404,15 @@ ptx_function run_move, run_add, run_sub, run_multiply, run_multiply_add,
     run_barrier_arrive, run_barrier_expect, run_barrier_try, run_copy_box,
     run_acquire_map, run_shuffle, run_vote, run_reduce, run_load_matrices,
     run_store_matrices, run_multiply_wave, run_multiply_group,
-    run_commit_products, run_await_products, run_show, run_wmma11, run_wmma12,
-    run_mfma16, run_mfma32, run_dpas8, run_dpas16, run_permute_rows,
-    run_permute_bytes, run_ballot, run_sync_wave;
+    run_commit_products, run_await_products, run_show, run_unit,
+    run_permute_rows, run_permute_bytes, run_ballot, run_sync_wave;
 
-/* How many operands a product of another vendor's unit has; 0: it is none. */
-unsigned ptx_unit_operands(ptx_function *run);
-/* Of such a product, words of A and then of B of which some lanes are marked:
+/* A unit of another vendor; NULL: there is none of that name. */
+const ptx_unit *ptx_unit_named(const char *name);
+unsigned ptx_unit_operands(const ptx_unit *unit);
+/* Of its product, words of A and then of B of which some lanes are marked:
  * marks what lanes have of sums that follow from them. */
-void ptx_unit_spread(ptx_function *run, const lane_mask *operands,
+void ptx_unit_spread(const ptx_unit *unit, const lane_mask *operands,
                      lane_mask *sums);
 /* Whose number a lane gets by run_permute_rows or run_permute_bytes. */
 unsigned ptx_asked_lane(const ptx_wave *wave, const ptx_instruction *i,

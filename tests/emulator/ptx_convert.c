@@ -3,7 +3,6 @@
 #include "ptx_code.h"
 
 #include <math.h>
-#include <pthread.h>
 
 #include "storage.h"
 
@@ -11,7 +10,7 @@
 
 static float halves[1 << 16];
 
-static void fill_halves(void)
+static void __attribute__((constructor)) fill_halves(void)
 {
     for (unsigned i = 0; i < 1 << 16; i++) {
         const uint16_t bits = (uint16_t)i;
@@ -19,12 +18,7 @@ static void fill_halves(void)
     }
 }
 
-float ptx_half(uint16_t bits)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, fill_halves);
-    return halves[bits];
-}
+float ptx_half(uint16_t bits) { return halves[bits]; }
 
 uint16_t ptx_to_half(double x)
 {

@@ -9,89 +9,101 @@ enum { MOST_OPERANDS = 160 };
 
 /* ---- Names ---- */
 
+/* Beside integers and floats of 32 bits. */
+enum {
+    PAIRS = 1,        /* of integers */
+    HALVES = 2,       /* pairs of fp16 */
+    FLOATS = 4,       /* of any size */
+    SHORT_FLOATS = 8, /* bf16 and TF32 */
+    NO_INTEGERS = 16,
+    KINDS = 32 /* the name must say which operation is meant */
+};
+
 /* The first that fits counts. */
-static const struct {
+static const struct form {
     const char *name;
     ptx_function *run;
     ptx_rule rule;
+    unsigned char least; /* operands that the function looks at */
+    unsigned char types;
     bool is_collective;
-} functions[] = {
-    {"cp.async.mbarrier.arrive.noinc", run_copy_arrive, RULE_NONE, false},
-    {"cp.async.commit_group", run_copy_commit, RULE_NONE, false},
-    {"cp.async.wait_group", run_copy_wait, RULE_NONE, false},
-    {"cp.async.wait_all", run_copy_wait, RULE_NONE, false},
+} forms[] = {
+    {"cp.async.mbarrier.arrive.noinc", run_copy_arrive, RULE_NONE, 1, 0,
+     false},
+    {"cp.async.commit_group", run_copy_commit, RULE_NONE, 0, 0, false},
+    {"cp.async.wait_group", run_copy_wait, RULE_NONE, 1, 0, false},
+    {"cp.async.wait_all", run_copy_wait, RULE_NONE, 0, 0, false},
     {"cp.async.bulk.tensor.4d.shared::cluster.global.tile"
      ".mbarrier::complete_tx::bytes",
-     run_copy_box, RULE_NONE, false},
-    {"cp.async.cg", run_copy, RULE_NONE, false},
-    {"cp.async.ca", run_copy, RULE_NONE, false},
-    {"mbarrier.init", run_barrier_make, RULE_NONE, false},
-    {"mbarrier.arrive.expect_tx", run_barrier_expect, RULE_ATOMIC, false},
-    {"mbarrier.arrive", run_barrier_arrive, RULE_ATOMIC, false},
-    {"mbarrier.try_wait.parity", run_barrier_try, RULE_ATOMIC, false},
-    {"wgmma.fence", run_nothing, RULE_NONE, true},
-    {"wgmma.mma_async", run_multiply_group, RULE_GROUP_PRODUCT, true},
-    {"wgmma.commit_group", run_commit_products, RULE_NONE, true},
-    {"wgmma.wait_group", run_await_products, RULE_NONE, true},
-    {"mma", run_multiply_wave, RULE_PRODUCT, true},
-    {"ldmatrix", run_load_matrices, RULE_MEMORY, true},
-    {"stmatrix", run_store_matrices, RULE_STORE, true},
-    {"unit.product.wmma11", run_wmma11, RULE_UNIT, true},
-    {"unit.product.wmma12", run_wmma12, RULE_UNIT, true},
-    {"unit.product.mfma16", run_mfma16, RULE_UNIT, true},
-    {"unit.product.mfma32", run_mfma32, RULE_UNIT, true},
-    {"unit.product.dpas8", run_dpas8, RULE_UNIT, true},
-    {"unit.product.dpas16", run_dpas16, RULE_UNIT, true},
-    {"unit.permlanex16", run_permute_rows, RULE_PERMUTE, true},
-    {"unit.bpermute", run_permute_bytes, RULE_PERMUTE, true},
-    {"unit.ballot", run_ballot, RULE_WAVE, true},
-    {"bar.warp.sync", run_sync_wave, RULE_NONE, true},
-    {"bar.sync", run_barrier, RULE_NONE, true},
-    {"barrier.sync", run_barrier, RULE_NONE, true},
-    {"shfl.sync", run_shuffle, RULE_SHUFFLE, true},
-    {"vote.sync", run_vote, RULE_WAVE, true},
-    {"redux.sync", run_reduce, RULE_WAVE, true},
-    {"setmaxnreg.inc", run_nothing, RULE_NONE, true},
-    {"setmaxnreg.dec", run_nothing, RULE_NONE, true},
-    {"fence.proxy.async", run_show, RULE_NONE, false},
-    {"fence.proxy.tensormap::generic.acquire.gpu", run_acquire_map, RULE_NONE,
+     run_copy_box, RULE_NONE, 7, 0, false},
+    {"cp.async.cg", run_copy, RULE_NONE, 3, 0, false},
+    {"cp.async.ca", run_copy, RULE_NONE, 3, 0, false},
+    {"mbarrier.init", run_barrier_make, RULE_NONE, 2, 0, false},
+    {"mbarrier.arrive.expect_tx", run_barrier_expect, RULE_ATOMIC, 3, 0,
      false},
-    {"fence", run_nothing, RULE_NONE, false},
-    {"membar", run_nothing, RULE_NONE, false},
-    {"mov", run_move, RULE_MOVE, false},
-    {"cvta", run_move, RULE_MOVE, false},
-    {"ld", run_load, RULE_MEMORY, false},
-    {"st", run_store, RULE_STORE, false},
-    {"atom", run_atomic, RULE_ATOMIC, false},
-    {"add", run_add, RULE_PLAIN, false},
-    {"sub", run_sub, RULE_PLAIN, false},
-    {"mul", run_multiply, RULE_PLAIN, false},
-    {"mad", run_multiply_add, RULE_PLAIN, false},
-    {"fma", run_fuse, RULE_PLAIN, false},
-    {"div", run_divide, RULE_PLAIN, false},
-    {"rem", run_remainder, RULE_PLAIN, false},
-    {"min", run_minimum, RULE_PLAIN, false},
-    {"max", run_maximum, RULE_PLAIN, false},
-    {"abs", run_absolute, RULE_PLAIN, false},
-    {"neg", run_negate, RULE_PLAIN, false},
-    {"and", run_and, RULE_BITS, false},
-    {"or", run_or, RULE_BITS, false},
-    {"xor", run_xor, RULE_BITS, false},
-    {"not", run_not, RULE_PLAIN, false},
-    {"shl", run_shift_left, RULE_SHIFT, false},
-    {"shr", run_shift_right, RULE_SHIFT, false},
-    {"bfe", run_extract, RULE_PLAIN, false},
-    {"bfi", run_insert, RULE_PLAIN, false},
-    {"popc", run_count_ones, RULE_PLAIN, false},
-    {"clz", run_count_zeros, RULE_PLAIN, false},
-    {"setp", run_compare, RULE_PLAIN, false},
-    {"selp", run_select, RULE_SELECT, false},
-    {"cvt", run_convert, RULE_CONVERT, false},
-    {"sqrt", run_square_root, RULE_PLAIN, false},
-    {"rcp", run_reciprocal, RULE_PLAIN, false},
-    {"rsqrt", run_reciprocal_root, RULE_PLAIN, false},
-    {"ex2", run_exp2, RULE_PLAIN, false},
-    {"lg2", run_log2, RULE_PLAIN, false},
+    {"mbarrier.arrive", run_barrier_arrive, RULE_ATOMIC, 2, 0, false},
+    {"mbarrier.try_wait.parity", run_barrier_try, RULE_ATOMIC, 3, 0, false},
+    {"wgmma.fence", run_nothing, RULE_NONE, 0, 0, true},
+    {"wgmma.mma_async", run_multiply_group, RULE_GROUP_PRODUCT, 7, NO_INTEGERS,
+     true},
+    {"wgmma.commit_group", run_commit_products, RULE_NONE, 0, 0, true},
+    {"wgmma.wait_group", run_await_products, RULE_NONE, 1, 0, true},
+    {"mma", run_multiply_wave, RULE_PRODUCT, 14, NO_INTEGERS, true},
+    {"ldmatrix", run_load_matrices, RULE_MEMORY, 1, 0, true},
+    {"stmatrix", run_store_matrices, RULE_STORE, 1, 0, true},
+    {"unit.product", run_unit, RULE_UNIT, 0,
+     NO_INTEGERS | FLOATS | SHORT_FLOATS, true},
+    {"unit.permlanex16", run_permute_rows, RULE_PERMUTE, 4, 0, true},
+    {"unit.bpermute", run_permute_bytes, RULE_PERMUTE, 3, 0, true},
+    {"unit.ballot", run_ballot, RULE_WAVE, 2, 0, true},
+    {"bar.warp.sync", run_sync_wave, RULE_NONE, 0, 0, true},
+    {"bar.sync", run_barrier, RULE_NONE, 1, 0, true},
+    {"barrier.sync", run_barrier, RULE_NONE, 1, 0, true},
+    {"shfl.sync", run_shuffle, RULE_SHUFFLE, 5, KINDS, true},
+    {"vote.sync", run_vote, RULE_WAVE, 2, KINDS, true},
+    {"redux.sync", run_reduce, RULE_WAVE, 2, KINDS, true},
+    {"setmaxnreg.inc", run_nothing, RULE_NONE, 0, 0, true},
+    {"setmaxnreg.dec", run_nothing, RULE_NONE, 0, 0, true},
+    {"fence.proxy.async", run_show, RULE_NONE, 0, 0, false},
+    {"fence.proxy.tensormap::generic.acquire.gpu", run_acquire_map, RULE_NONE,
+     1, 0, false},
+    {"fence", run_nothing, RULE_NONE, 0, 0, false},
+    {"membar", run_nothing, RULE_NONE, 0, 0, false},
+    {"mov", run_move, RULE_MOVE, 2, FLOATS, false},
+    {"cvta", run_move, RULE_MOVE, 2, 0, false},
+    {"ld", run_load, RULE_MEMORY, 1, FLOATS, false},
+    {"st", run_store, RULE_STORE, 1, FLOATS, false},
+    {"atom", run_atomic, RULE_ATOMIC, 3, KINDS, false},
+    {"add", run_add, RULE_PLAIN, 3, PAIRS | HALVES, false},
+    {"sub", run_sub, RULE_PLAIN, 3, HALVES, false},
+    {"mul", run_multiply, RULE_PLAIN, 3, HALVES, false},
+    {"mad", run_multiply_add, RULE_PLAIN, 4, 0, false},
+    {"fma", run_fuse, RULE_PLAIN, 4, 0, false},
+    {"div", run_divide, RULE_PLAIN, 3, 0, false},
+    {"rem", run_remainder, RULE_PLAIN, 3, 0, false},
+    {"min", run_minimum, RULE_PLAIN, 3, PAIRS | HALVES, false},
+    {"max", run_maximum, RULE_PLAIN, 3, PAIRS | HALVES, false},
+    {"abs", run_absolute, RULE_PLAIN, 2, FLOATS, false},
+    {"neg", run_negate, RULE_PLAIN, 2, FLOATS, false},
+    {"and", run_and, RULE_BITS, 3, 0, false},
+    {"or", run_or, RULE_BITS, 3, 0, false},
+    {"xor", run_xor, RULE_BITS, 3, 0, false},
+    {"not", run_not, RULE_PLAIN, 2, 0, false},
+    {"shl", run_shift_left, RULE_SHIFT, 3, 0, false},
+    {"shr", run_shift_right, RULE_SHIFT, 3, 0, false},
+    {"bfe", run_extract, RULE_PLAIN, 4, 0, false},
+    {"bfi", run_insert, RULE_PLAIN, 5, 0, false},
+    {"popc", run_count_ones, RULE_PLAIN, 2, 0, false},
+    {"clz", run_count_zeros, RULE_PLAIN, 2, 0, false},
+    {"setp", run_compare, RULE_PLAIN, 3, FLOATS, false},
+    {"selp", run_select, RULE_SELECT, 4, FLOATS, false},
+    {"cvt", run_convert, RULE_CONVERT, 2, FLOATS | HALVES | SHORT_FLOATS,
+     false},
+    {"sqrt", run_square_root, RULE_PLAIN, 2, 0, false},
+    {"rcp", run_reciprocal, RULE_PLAIN, 2, 0, false},
+    {"rsqrt", run_reciprocal_root, RULE_PLAIN, 2, 0, false},
+    {"ex2", run_exp2, RULE_PLAIN, 2, 0, false},
+    {"lg2", run_log2, RULE_PLAIN, 2, 0, false},
 };
 
 /* Which operation, of functions that have several. */
@@ -244,6 +256,8 @@ static bool set_operation(ptx_instruction *i, const char *word)
 
 static bool set_modifier(ptx_instruction *i, const char *word)
 {
+    if (i->run == run_unit && !i->unit)
+        return (i->unit = ptx_unit_named(word)) != NULL;
     if (set_type(i, word) || set_space(i, word) || set_flag(i, word) ||
         set_operation(i, word) || set_rounding(i, word) || set_count(i, word))
         return true;
@@ -253,80 +267,62 @@ static bool set_modifier(ptx_instruction *i, const char *word)
     return false;
 }
 
-static bool is_one_of(ptx_function *run, ptx_function *const all[])
-{
-    while (*all && *all != run)
-        all++;
-    return *all != NULL;
-}
-
 /* Does the function compute numbers of this type? */
-static bool type_is_known(const ptx_instruction *i)
+static bool type_is_known(const ptx_instruction *i, unsigned known)
 {
-    static ptx_function *const of_pairs[] = {run_add, run_minimum, run_maximum,
-                                             NULL};
-    static ptx_function *const of_halves[] = {
-        run_add,     run_sub,     run_multiply, run_minimum,
-        run_maximum, run_convert, NULL};
-    static ptx_function *const of_any_float[] = {
-        run_move,     run_load,   run_store,   run_select, run_compare,
-        run_absolute, run_negate, run_convert, NULL};
-    static ptx_function *const of_products[] = {run_multiply_group,
-                                                run_multiply_wave, NULL};
-    if (ptx_unit_operands(i->run) > 0)
-        return i->width.bits == 16 &&
-               (i->width.type == TYPE_FLOAT || i->width.type == TYPE_BF16);
     switch (i->width.type) {
     case TYPE_PAIR:
     case TYPE_SIGNED_PAIR:
-        return is_one_of(i->run, of_pairs);
+        return known & PAIRS;
     case TYPE_HALVES:
-        return is_one_of(i->run, of_halves);
+        return known & HALVES;
     case TYPE_BF16S:
     case TYPE_BF16:
     case TYPE_TF32:
-        return i->run == run_convert;
+        return known & SHORT_FLOATS;
     case TYPE_FLOAT:
-        return i->width.bits == 32 || is_one_of(i->run, of_any_float);
+        return i->width.bits == 32 || known & FLOATS;
     default:
-        return !is_one_of(i->run, of_products);
+        return !(known & NO_INTEGERS);
     }
 }
 
 /* Does it compute what all of the name asks for, and not something near? */
-static bool form_is_known(const ptx_instruction *i)
+static bool form_is_known(const ptx_instruction *i, const struct form *f)
 {
-    static ptx_function *const of_kinds[] = {run_atomic, run_shuffle, run_vote,
-                                             run_reduce, NULL};
     const bool is_float =
         i->width.type == TYPE_FLOAT || i->width.type == TYPE_HALVES;
-    if (i->saturates || !type_is_known(i))
+    if (i->saturates || !type_is_known(i, f->types))
         return false;
     if (is_float && i->rounding > ROUND_NEAREST && i->run != run_convert)
         return false;
     if (i->run == run_atomic && is_float && i->kind != '+')
         return false;
-    return !is_one_of(i->run, of_kinds) || i->kind;
+    if (i->run == run_unit && (!i->unit || i->width.bits != 16))
+        return false;
+    return !(f->types & KINDS) || i->kind;
 }
 
-bool ptx_decode(ptx_instruction *i, const char *name)
+static bool decode(ptx_instruction *i, const char *name)
 {
-    const char *rest = NULL;
-    for (size_t n = 0; n < COUNT_OF(functions) && !rest; n++) {
-        const size_t length = strlen(functions[n].name);
-        if (strncmp(name, functions[n].name, length) == 0 &&
-            (name[length] == '.' || !name[length])) {
-            i->run = functions[n].run;
-            i->rule = functions[n].rule;
-            i->is_collective = functions[n].is_collective;
-            rest = name + length;
-        }
+    const struct form *f = forms, *end = forms + COUNT_OF(forms);
+    size_t length = 0;
+    for (; f < end; f++) {
+        length = strlen(f->name);
+        if (strncmp(name, f->name, length) == 0 &&
+            (name[length] == '.' || !name[length]))
+            break;
     }
-    while (rest && *rest == '.') {
+    if (f == end)
+        return false;
+    i->run = f->run;
+    i->rule = f->rule;
+    i->least = f->least;
+    i->is_collective = f->is_collective;
+    for (const char *rest = name + length; *rest == '.'; rest += length) {
         char word[MOST_WORD];
-        const size_t length = strcspn(++rest, ".");
+        length = strcspn(++rest, ".");
         snprintf(word, sizeof word, "%.*s", (int)length, rest);
-        rest += length;
         if (!set_modifier(i, word))
             return false;
     }
@@ -334,7 +330,7 @@ bool ptx_decode(ptx_instruction *i, const char *name)
     i->is_sealed = i->run == run_multiply_group ||
                    i->run == run_await_products ||
                    i->run == run_commit_products;
-    return rest != NULL && form_is_known(i);
+    return form_is_known(i, f);
 }
 
 /* ---- Operands ---- */
@@ -456,7 +452,6 @@ static void read_operands(ptx_reader *r, ptx_instruction *i)
             add_list(r, all, &count);
         else
             add_operand(r, all, &count);
-        i->last = count - first;
         if (lists++ == 0)
             i->lead = count - first;
         if (!ptx_accept(r, ",") && !ptx_is(r, ";"))
@@ -495,33 +490,19 @@ static void read_jump(ptx_reader *r, ptx_instruction *i, size_t number)
     ptx_expect(r, ";");
 }
 
-/* The least number of operands that each function looks at. */
 static unsigned least_operands(const ptx_instruction *i)
 {
-    ptx_function *const run = i->run;
-    if (ptx_unit_operands(run) > 0)
-        return ptx_unit_operands(run);
-    if (run == run_multiply_group)
-        return i->count / 2 + 7;
-    if (run == run_multiply_wave)
-        return 14;
-    if (run == run_load || run == run_store || run == run_load_matrices ||
-        run == run_store_matrices)
-        return i->count + 1;
-    if (run == run_fuse || run == run_multiply_add || run == run_select ||
-        run == run_extract || (run == run_compare && i->combine))
-        return 4;
-    if (run == run_insert || run == run_shuffle)
-        return 5;
-    if (run == run_permute_rows)
-        return 4;
-    if (run == run_barrier_expect || run == run_permute_bytes)
-        return 3;
-    if (run == run_ballot)
-        return 2;
-    if (run == run_copy_box)
-        return 7;
-    return 0;
+    switch (i->rule) {
+    case RULE_UNIT:
+        return ptx_unit_operands(i->unit);
+    case RULE_GROUP_PRODUCT:
+        return i->least + i->count / 2;
+    case RULE_MEMORY:
+    case RULE_STORE:
+        return i->least + i->count;
+    default:
+        return i->least + (i->combine != 0);
+    }
 }
 
 void ptx_read_instruction(ptx_reader *r)
@@ -544,7 +525,7 @@ void ptx_read_instruction(ptx_reader *r)
         ptx_expect(r, ";");
         return;
     }
-    if (!ptx_decode(i, r->word))
+    if (!decode(i, r->word))
         ptx_reject(r, "instruction \"%s\" is not known", r->word);
     ptx_next(r);
     read_operands(r, i);

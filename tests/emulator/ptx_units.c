@@ -15,36 +15,33 @@
 
 enum { MOST_SIDE = 32, MOST_INNER = 16 };
 
-/* Element `half` of word `word` of a lane's, or of sums the word. */
-typedef struct place {
-    unsigned row, column;
-} place;
-typedef place place_of(unsigned lane, unsigned word, unsigned half);
+/* Row, column or k of half a word of a lane's; of sums, of the word. */
+typedef unsigned index_of(unsigned lane, unsigned word, unsigned half);
 
-typedef struct unit {
+/* How lanes hold matrices: lane l has column l % n of B and of the sums. */
+struct ptx_unit {
+    const char *name;
     unsigned lanes;
     unsigned m, n, k;
     unsigned a_words, b_words, c_words;
-    place_of *a, *b, *c;
-} unit;
+    index_of *b_k, *c_row;
+    index_of *a_row, *a_k; /* NULL: l % m, and the same as of B */
+};
 
 /* ---- AMD ---- */
 
 /* RDNA3: VGPR v has k = 2 v and 2 v + 1 of row lane % 16, in both halves of
  * the wave. */
-static place wmma11_a(unsigned lane, unsigned word, unsigned half)
+static unsigned pair_of_word(unsigned lane, unsigned word, unsigned half)
 {
-    return (place){lane % 16, 2 * word + half};
-}
-static place wmma11_b(unsigned lane, unsigned word, unsigned half)
-{
-    return (place){2 * word + half, lane % 16};
+    (void)lane;
+    return 2 * word + half;
 }
 /* VGPR v has row 2 v in lanes 0 to 15 and 2 v + 1 in the others. */
-static place wmma11_c(unsigned lane, unsigned word, unsigned half)
+static unsigned wmma11_row(unsigned lane, unsigned word, unsigned half)
 {
     (void)half;
-    return (place){2 * word + (lane >= 16), lane % 16};
+    return 2 * word + lane / 16;
 }
 
 /* RDNA4: VGPRs 0 and 1 have k 0 to 3 in lanes 0 to 15 and 4 to 7 in the
@@ -53,208 +50,169 @@ static unsigned wmma12_k(unsigned lane, unsigned word, unsigned half)
 {
     return 8 * (word / 2) + 4 * (lane / 16) + 2 * (word % 2) + half;
 }
-static place wmma12_a(unsigned lane, unsigned word, unsigned half)
-{
-    return (place){lane % 16, wmma12_k(lane, word, half)};
-}
-static place wmma12_b(unsigned lane, unsigned word, unsigned half)
-{
-    return (place){wmma12_k(lane, word, half), lane % 16};
-}
 /* VGPR v has row v in lanes 0 to 15 and v + 8 in the others. */
-static place wmma12_c(unsigned lane, unsigned word, unsigned half)
+static unsigned wmma12_row(unsigned lane, unsigned word, unsigned half)
 {
     (void)half;
-    return (place){word + 8 * (lane / 16), lane % 16};
+    return word + 8 * (lane / 16);
 }
 
 /* CDNA: four k for each group of lanes, one behind the other. */
-static place mfma16_a(unsigned lane, unsigned word, unsigned half)
+static unsigned mfma16_k(unsigned lane, unsigned word, unsigned half)
 {
-    return (place){lane % 16, 4 * (lane / 16) + 2 * word + half};
+    return 4 * (lane / 16) + 2 * word + half;
 }
-static place mfma16_b(unsigned lane, unsigned word, unsigned half)
-{
-    return (place){4 * (lane / 16) + 2 * word + half, lane % 16};
-}
-static place mfma16_c(unsigned lane, unsigned word, unsigned half)
+static unsigned mfma16_row(unsigned lane, unsigned word, unsigned half)
 {
     (void)half;
-    return (place){4 * (lane / 16) + word, lane % 16};
+    return 4 * (lane / 16) + word;
 }
-static place mfma32_a(unsigned lane, unsigned word, unsigned half)
+static unsigned mfma32_k(unsigned lane, unsigned word, unsigned half)
 {
-    return (place){lane % 32, 4 * (lane / 32) + 2 * word + half};
-}
-static place mfma32_b(unsigned lane, unsigned word, unsigned half)
-{
-    return (place){4 * (lane / 32) + 2 * word + half, lane % 32};
+    return 4 * (lane / 32) + 2 * word + half;
 }
 /* Blocks of four rows, which the halves of the wave have by turns. */
-static place mfma32_c(unsigned lane, unsigned word, unsigned half)
+static unsigned mfma32_row(unsigned lane, unsigned word, unsigned half)
 {
     (void)half;
-    return (place){8 * (word / 4) + 4 * (lane / 32) + word % 4, lane % 32};
+    return 8 * (word / 4) + 4 * (lane / 32) + word % 4;
 }
 
 /* ---- Intel ---- */
 
-/* A component of a is a row; of a sub-group of 8 a work-item has two k. */
-static place dpas8_a(unsigned lane, unsigned word, unsigned half)
+/* A component of a is a row, of the sums, too; of a sub-group of 8 a work-item
+ * has two k. Component j of b has two k. */
+static unsigned the_word(unsigned lane, unsigned word, unsigned half)
 {
-    return (place){word, 2 * lane + half};
-}
-static place dpas16_a(unsigned lane, unsigned word, unsigned half)
-{
-    return (place){2 * word + half, lane};
-}
-/* A work-item has a column, component j of b two k. */
-static place dpas_b(unsigned lane, unsigned word, unsigned half)
-{
-    return (place){2 * word + half, lane};
-}
-static place dpas_c(unsigned lane, unsigned word, unsigned half)
-{
+    (void)lane;
     (void)half;
-    return (place){word, lane};
+    return word;
+}
+static unsigned dpas8_k(unsigned lane, unsigned word, unsigned half)
+{
+    (void)word;
+    return 2 * lane + half;
+}
+static unsigned the_lane(unsigned lane, unsigned word, unsigned half)
+{
+    (void)word;
+    (void)half;
+    return lane;
+}
+
+/* ---- Units ---- */
+
+static const ptx_unit units[] = {
+    {"wmma11", 32, 16, 16, 16, 8, 8, 8, pair_of_word, wmma11_row, NULL, NULL},
+    {"wmma12", 32, 16, 16, 16, 4, 4, 8, wmma12_k, wmma12_row, NULL, NULL},
+    {"mfma16", 64, 16, 16, 16, 2, 2, 4, mfma16_k, mfma16_row, NULL, NULL},
+    {"mfma32", 64, 32, 32, 8, 2, 2, 16, mfma32_k, mfma32_row, NULL, NULL},
+    {"dpas8", 8, 8, 8, 16, 8, 8, 8, pair_of_word, the_word, the_word, dpas8_k},
+    {"dpas16", 16, 8, 16, 16, 4, 8, 8, pair_of_word, the_word, pair_of_word,
+     the_lane},
+};
+
+const ptx_unit *ptx_unit_named(const char *name)
+{
+    for (size_t n = 0; n < sizeof units / sizeof *units; n++)
+        if (strcmp(units[n].name, name) == 0)
+            return &units[n];
+    return NULL;
+}
+
+unsigned ptx_unit_operands(const ptx_unit *u)
+{
+    return u->c_words + u->a_words + u->b_words;
+}
+
+/* Where half a word, of A's and then of B's, is in x[of B][row or column][k]:
+ * the index of the whole array. */
+static inline unsigned place_of(const ptx_unit *u, unsigned lane,
+                                unsigned word, unsigned half)
+{
+    const bool is_b = word >= u->a_words;
+    const unsigned own = is_b ? word - u->a_words : word;
+    index_of *const k_of = is_b || !u->a_k ? u->b_k : u->a_k;
+    const unsigned row = is_b        ? lane & (u->n - 1)
+                         : !u->a_row ? lane & (u->m - 1)
+                                     : u->a_row(lane, own, half);
+    return (is_b * MOST_SIDE + row) * MOST_INNER + k_of(lane, own, half);
 }
 
 /* ---- Products ---- */
 
-typedef struct factors {
-    uint16_t a[MOST_SIDE][MOST_INNER], b[MOST_INNER][MOST_SIDE];
-    bool has_a[MOST_SIDE][MOST_INNER], has_b[MOST_INNER][MOST_SIDE];
-} factors;
+/* Bits of elements of A and of B; less than 0 is none. */
+typedef int32_t factors[2][MOST_SIDE][MOST_INNER];
 
 /* False: lanes that should hold the same do not. */
-static bool put(uint16_t *to, bool *has, uint16_t bits)
+static bool gather(const ptx_wave *wave, const ptx_instruction *i, factors x)
 {
-    if (*has)
-        return *to == bits;
-    *has = true;
-    *to = bits;
-    return true;
-}
-
-static bool gather(const ptx_wave *wave, const ptx_instruction *i,
-                   const unit *u, factors *x)
-{
+    const ptx_unit *u = i->unit;
     bool agrees = true;
-    memset(x->has_a, 0, sizeof x->has_a);
-    memset(x->has_b, 0, sizeof x->has_b);
-    for (unsigned lane = 0; lane < u->lanes; lane++)
-        for (unsigned half = 0; half < 2; half++) {
-            for (unsigned word = 0; word < u->a_words; word++) {
-                const place p = u->a(lane, word, half);
-                const uint64_t bits =
-                    lanes_of(wave, i, u->c_words + word)[lane];
-                agrees &=
-                    put(&x->a[p.row][p.column], &x->has_a[p.row][p.column],
-                        (uint16_t)(bits >> 16 * half));
+    memset(x, 0xff, sizeof(factors));
+    for (unsigned word = 0; word < u->a_words + u->b_words; word++) {
+        const uint64_t *from = lanes_of(wave, i, u->c_words + word);
+        for (unsigned lane = 0; lane < u->lanes; lane++)
+            for (unsigned half = 0; half < 2; half++) {
+                const int32_t bits = (uint16_t)(from[lane] >> 16 * half);
+                int32_t *to = &x[0][0][place_of(u, lane, word, half)];
+                agrees = agrees && (*to < 0 || *to == bits);
+                *to = bits;
             }
-            for (unsigned word = 0; word < u->b_words; word++) {
-                const place p = u->b(lane, word, half);
-                const uint64_t bits =
-                    lanes_of(wave, i, u->c_words + u->a_words + word)[lane];
-                agrees &=
-                    put(&x->b[p.row][p.column], &x->has_b[p.row][p.column],
-                        (uint16_t)(bits >> 16 * half));
-            }
-        }
+    }
     return agrees;
 }
 
-static void multiply(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes,
-                     const unit *u)
+void run_unit(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
-    const bool is_bf16 = i->width.type == TYPE_BF16;
-    factors x;
-    float a[MOST_SIDE][MOST_INNER], b[MOST_SIDE][MOST_INNER];
+    const ptx_unit *u = i->unit;
+    float (*const read)(uint16_t) =
+        i->width.type == TYPE_BF16 ? ptx_bf16 : ptx_half;
+    factors bits;
+    float x[2][MOST_SIDE][MOST_INNER];
     if (wave->group->width != u->lanes || lanes != first_lanes(u->lanes)) {
         ptx_fail(wave->group, "a product of %d lanes of %u, for %u",
                  __builtin_popcountll(lanes), wave->group->width, u->lanes);
         return;
     }
-    if (!gather(wave, i, u, &x)) {
+    if (!gather(wave, i, bits)) {
         ptx_fail(wave->group, "lanes that must hold the same do not");
         return;
     }
-    for (unsigned k = 0; k < u->k; k++) {
-        for (unsigned m = 0; m < u->m; m++)
-            a[m][k] = is_bf16 ? ptx_bf16(x.a[m][k]) : ptx_half(x.a[m][k]);
-        for (unsigned n = 0; n < u->n; n++)
-            b[n][k] = is_bf16 ? ptx_bf16(x.b[k][n]) : ptx_half(x.b[k][n]);
-    }
+    for (unsigned b = 0; b < 2; b++)
+        for (unsigned side = 0; side < (b ? u->n : u->m); side++)
+            for (unsigned k = 0; k < u->k; k++)
+                x[b][side][k] = read((uint16_t)bits[b][side][k]);
     for (unsigned word = 0; word < u->c_words; word++)
         for (unsigned lane = 0; lane < u->lanes; lane++) {
-            const place p = u->c(lane, word, 0);
+            const float *row = x[0][u->c_row(lane, word, 0)];
+            const float *column = x[1][lane & (u->n - 1)];
             uint64_t *to = &lanes_of(wave, i, word)[lane];
             float sum = 0;
             for (unsigned k = 0; k < u->k; k++)
-                sum += a[p.row][k] * b[p.column][k];
+                sum += row[k] * column[k];
             *to = bits_of(sum + float_of(*to));
         }
 }
 
-static const struct {
-    ptx_function *run;
-    unit unit;
-} units[] = {
-    {run_wmma11, {32, 16, 16, 16, 8, 8, 8, wmma11_a, wmma11_b, wmma11_c}},
-    {run_wmma12, {32, 16, 16, 16, 4, 4, 8, wmma12_a, wmma12_b, wmma12_c}},
-    {run_mfma16, {64, 16, 16, 16, 2, 2, 4, mfma16_a, mfma16_b, mfma16_c}},
-    {run_mfma32, {64, 32, 32, 8, 2, 2, 16, mfma32_a, mfma32_b, mfma32_c}},
-    {run_dpas8, {8, 8, 8, 16, 8, 8, 8, dpas8_a, dpas_b, dpas_c}},
-    {run_dpas16, {16, 8, 16, 16, 4, 8, 8, dpas16_a, dpas_b, dpas_c}},
-};
-
-static const unit *unit_of(ptx_function *run)
-{
-    for (size_t n = 0; n < sizeof units / sizeof *units; n++)
-        if (units[n].run == run)
-            return &units[n].unit;
-    return NULL;
-}
-
-unsigned ptx_unit_operands(ptx_function *run)
-{
-    const unit *u = unit_of(run);
-    return u ? u->c_words + u->a_words + u->b_words : 0;
-}
-
-void ptx_unit_spread(ptx_function *run, const lane_mask *operands,
+void ptx_unit_spread(const ptx_unit *u, const lane_mask *operands,
                      lane_mask *sums)
 {
-    const unit *u = unit_of(run);
-    uint32_t rows = 0, columns = 0;
-    for (unsigned half = 0; half < 2; half++) {
-        for (unsigned word = 0; word < u->a_words; word++)
-            LANE_FOR (operands[word])
-                rows |= 1u << u->a(lane, word, half).row;
-        for (unsigned word = 0; word < u->b_words; word++)
-            LANE_FOR (operands[u->a_words + word])
-                columns |= 1u << u->b(lane, word, half).column;
-    }
-    for (unsigned word = 0; (rows || columns) && word < u->c_words; word++)
-        for (unsigned lane = 0; lane < u->lanes; lane++) {
-            const place p = u->c(lane, word, 0);
-            if (rows >> p.row & 1 || columns >> p.column & 1)
+    uint32_t unset[2] = {0, 0}; /* rows of A, columns of B */
+    for (unsigned word = 0; word < u->a_words + u->b_words; word++)
+        LANE_FOR (operands[word])
+            for (unsigned half = 0; half < 2; half++) {
+                const unsigned row =
+                    place_of(u, lane, word, half) / MOST_INNER;
+                unset[row / MOST_SIDE] |= 1u << row % MOST_SIDE;
+            }
+    for (unsigned word = 0; (unset[0] || unset[1]) && word < u->c_words;
+         word++)
+        for (unsigned lane = 0; lane < u->lanes; lane++)
+            if (unset[0] >> u->c_row(lane, word, 0) & 1 ||
+                unset[1] >> (lane & (u->n - 1)) & 1)
                 sums[word] |= (lane_mask)1 << lane;
-        }
 }
-
-#define RUN(name, number)                                                     \
-    void run_##name(ptx_wave *wave, const ptx_instruction *i,                 \
-                    lane_mask lanes)                                          \
-    {                                                                         \
-        multiply(wave, i, lanes, &units[number].unit);                        \
-    }
-RUN(wmma11, 0)
-RUN(wmma12, 1)
-RUN(mfma16, 2)
-RUN(mfma32, 3)
-RUN(dpas8, 4)
-RUN(dpas16, 5)
 
 /* ---- Lanes of a wave ---- */
 

@@ -189,7 +189,7 @@ static void spread_unit(ptx_wave *wave, const ptx_instruction *i,
         operands[n - i->lead] = unset_of(wave, i, n);
     for (unsigned n = 0; n < i->lead; n++)
         sums[n] = unset_of(wave, i, n);
-    ptx_unit_spread(i->run, operands, sums);
+    ptx_unit_spread(i->unit, operands, sums);
     for (unsigned n = 0; n < i->lead; n++)
         set(wave, i, n, lanes, sums[n]);
 }
