@@ -172,11 +172,11 @@ cl_int answer_text(const char *text, size_t size, void *value, size_t *needed);
 /* Is the binary of a program of these kernels PTX, where drivers give it? */
 bool ptx_is_for(const kernel_list *kernels);
 /* PTX that holds another binary; to be freed. */
-char *ptx_write(const char *binary, const kernel_facts *kernel, bool rewritten,
-                size_t *size);
+char *ptx_write(const unsigned char *binary, size_t size,
+                const kernel_facts *kernel, bool rewritten);
 bool ptx_starts(const char *text);
 /* The binary that rewritten PTX holds, to be freed; NULL if it is none. */
-char *ptx_read(const char *text, size_t *size);
+unsigned char *ptx_read(const char *text, size_t *size);
 /* Is the rest of it as it should be? */
 bool ptx_ends_well(const char *text, const kernel_facts *kernel);
 

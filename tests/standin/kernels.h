@@ -34,9 +34,4 @@ void kernels_free(kernel_list *list);
 /* NULL if there is none of that name. */
 const kernel_facts *kernels_find(const kernel_list *list, const char *name);
 
-/* All of it as lines of text, to be freed, and back; false if the text of so
- * many bytes is nothing that kernels_write made. */
-char *kernels_write(const kernel_list *list);
-bool kernels_read_back(kernel_list *list, const char *text, size_t size);
-
 #endif

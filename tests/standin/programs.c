@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Programs: from source, to binaries and back. A binary is text: what it was
- * built for and with, and what is known of its kernels; so a program from a
- * binary is checked as one from source is. */
+ * Programs: from source, to binaries and back. A binary is what it was built
+ * for and with, and what is known of its kernels; so a program from a binary
+ * is checked as one from source is. */
 #include "internal.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BINARY_MAGIC "binary of the stand-in"
 #define LOG "a line of the stand-in's build log\n"
 
 static atomic_ulong sound_binaries, damaged_binaries;
@@ -63,87 +62,86 @@ cl_program clCreateProgramWithSource(cl_context context, cl_uint count,
 
 /* ---- Binaries ---- */
 
-/* Ends with a sum over what comes before, as a driver's binaries do. */
-static uint64_t sum_of(const unsigned char *bytes, size_t size)
+/* How a binary starts; options and kernels follow. */
+typedef struct binary_head {
+    char magic[32], device[sizeof((wa_device *)NULL)->name];
+    uint64_t source_sum;
+    size_t options_size, kernel_count;
+} binary_head;
+
+static const char magic[] = "binary of the stand-in";
+
+static uint64_t sum_of(const void *bytes, size_t size)
 {
+    const unsigned char *at = bytes;
     uint64_t sum = 0xcbf29ce484222325u;
     for (size_t i = 0; i < size; i++)
-        sum = (sum ^ bytes[i]) * 0x100000001b3u;
+        sum = (sum ^ at[i]) * 0x100000001b3u;
     return sum;
 }
 
-#define SUM_TEXT_SIZE 18 /* "0123456789abcdef\n" and a final 0 */
-
 /* The binary of a built program; the same for the same source, options and
- * device. */
-static char *binary_of(cl_program program, cl_device_id device, size_t *size)
+ * device. It ends with a sum over what comes before, as a driver's do. */
+static unsigned char *binary_of(cl_program program, cl_device_id device,
+                                size_t *size)
 {
-    char *kernels = kernels_write(&program->kernels);
-    const size_t most = strlen(kernels) + strlen(program->options) +
-                        sizeof device->device.name + 256;
-    char *text = own_calloc(most, 1);
-    int used = snprintf(text, most, BINARY_MAGIC "\n%s\n%s\n%016llx\n%s",
-                        device->device.name, program->options,
-                        (unsigned long long)program->source_sum, kernels);
-    snprintf(
-        text + used, SUM_TEXT_SIZE, "%016llx\n",
-        (unsigned long long)sum_of((const unsigned char *)text, (size_t)used));
-    *size = (size_t)used + SUM_TEXT_SIZE - 1;
-    free(kernels);
-    return text;
+    const kernel_list *kernels = &program->kernels;
+    const size_t options_size = strlen(program->options) + 1;
+    const size_t kernels_size = kernels->count * sizeof *kernels->all;
+    const size_t summed = sizeof(binary_head) + options_size + kernels_size;
+    unsigned char *bytes = own_calloc(summed + sizeof(uint64_t), 1);
+    binary_head head;
+    memset(&head, 0, sizeof head);
+    memcpy(head.magic, magic, sizeof magic);
+    memcpy(head.device, device->device.name, strlen(device->device.name));
+    head.source_sum = program->source_sum;
+    head.options_size = options_size;
+    head.kernel_count = kernels->count;
+    memcpy(bytes, &head, sizeof head);
+    memcpy(bytes + sizeof head, program->options, options_size);
+    memcpy(bytes + sizeof head + options_size, kernels->all, kernels_size);
+    const uint64_t sum = sum_of(bytes, summed);
+    memcpy(bytes + summed, &sum, sizeof sum);
+    *size = summed + sizeof sum;
+    return bytes;
 }
 
 /* The same as drivers give it. */
-static char *given_binary(cl_program program, cl_device_id device,
-                          size_t *size)
+static unsigned char *given_binary(cl_program program, cl_device_id device,
+                                   size_t *size)
 {
-    char *own = binary_of(program, device, size);
+    unsigned char *own = binary_of(program, device, size);
     if (!program->is_ptx)
         return own;
     char *ptx =
-        ptx_write(own, &program->kernels.all[0], program->is_rewritten, size);
+        ptx_write(own, *size, &program->kernels.all[0], program->is_rewritten);
     free(own);
-    return ptx;
-}
-
-/* Takes the next line of a binary's text; false if there is none. */
-static bool take_line(const char **at, char *line, size_t size)
-{
-    const char *end = strchr(*at, '\n');
-    if (!end || (size_t)(end - *at) >= size)
-        return false;
-    memcpy(line, *at, (size_t)(end - *at));
-    line[end - *at] = 0;
-    *at = end + 1;
-    return true;
+    *size = strlen(ptx);
+    return (unsigned char *)ptx;
 }
 
 /* Fills the program; false if this is nothing that binary_of made for the
  * device. */
 static bool read_binary(cl_program program, cl_device_id device,
-                        const char *text, size_t size)
+                        const unsigned char *bytes, size_t size)
 {
-    static _Thread_local char line[65536];
-    const char *at = text;
-    const size_t summed = size - (SUM_TEXT_SIZE - 1);
-    char sum[SUM_TEXT_SIZE];
-    if (size < SUM_TEXT_SIZE)
+    binary_head head;
+    uint64_t sum;
+    if (size < sizeof head + sizeof sum)
         return false;
-    snprintf(sum, sizeof sum, "%016llx\n",
-             (unsigned long long)sum_of((const unsigned char *)text, summed));
-    if (memcmp(text + summed, sum, sizeof sum - 1) != 0 ||
-        !take_line(&at, line, sizeof line) ||
-        strcmp(line, BINARY_MAGIC) != 0 ||
-        !take_line(&at, line, sizeof line) ||
-        strcmp(line, device->device.name) != 0 ||
-        !take_line(&at, line, sizeof line))
+    const size_t summed = size - sizeof sum;
+    memcpy(&head, bytes, sizeof head);
+    memcpy(&sum, bytes + summed, sizeof sum);
+    if (sum != sum_of(bytes, summed) ||
+        memcmp(head.magic, magic, sizeof magic) != 0 ||
+        strcmp(head.device, device->device.name) != 0)
         return false;
-    program->options = own_copy(line, strlen(line) + 1);
-    if (!take_line(&at, line, sizeof line))
-        return false;
-    program->source_sum = strtoull(line, NULL, 16);
-    return kernels_read_back(&program->kernels, at,
-                             summed - (size_t)(at - text));
+    const unsigned char *kernels = bytes + sizeof head + head.options_size;
+    program->options = own_copy(bytes + sizeof head, head.options_size);
+    program->source_sum = head.source_sum;
+    program->kernels.count = head.kernel_count;
+    program->kernels.all = own_copy(kernels, summed - (kernels - bytes));
+    return true;
 }
 
 cl_program clCreateProgramWithBinary(cl_context context, cl_uint count,
@@ -165,14 +163,14 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint count,
     cl_program made = object_new(OBJECT_PROGRAM, sizeof *made, context);
     size_t size = sizes[0];
     if (ptx_starts(text)) {
-        char *own = ptx_read(text, &size);
+        unsigned char *own = ptx_read(text, &size);
         made->is_ptx = made->is_rewritten = own != NULL;
         made->ptx_sum = sum_of(binaries[0], sizes[0]);
         is_sound = own && read_binary(made, list[0], own, size) &&
                    ptx_ends_well(text, &made->kernels.all[0]);
         free(own);
     } else {
-        is_sound = read_binary(made, list[0], text, size);
+        is_sound = read_binary(made, list[0], binaries[0], size);
     }
     atomic_fetch_add_explicit(is_sound ? &sound_binaries : &damaged_binaries,
                               1, memory_order_relaxed);
@@ -196,7 +194,7 @@ cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t size,
         return CL_INVALID_PROGRAM;
     cl_context context = program->head.context;
     size_t sizes[MOST_CONTEXT_DEVICES] = {0};
-    char *binaries[MOST_CONTEXT_DEVICES] = {NULL};
+    unsigned char *binaries[MOST_CONTEXT_DEVICES] = {NULL};
     const size_t count = context->count;
     cl_int error = CL_SUCCESS;
     for (size_t i = 0; i < count; i++)
@@ -308,8 +306,7 @@ static cl_int build(cl_program program, cl_device_id device,
         free(program->options); /* of a build that failed */
         kernels_free(&program->kernels);
         program->options = own_copy(options, strlen(options) + 1);
-        program->source_sum =
-            sum_of((const unsigned char *)source, strlen(source));
+        program->source_sum = sum_of(source, strlen(source));
         program->kernels = read_kernels(program->source_sum, source, options);
         program->is_ptx =
             standin_drivers.gives_ptx && ptx_is_for(&program->kernels);

@@ -34,24 +34,20 @@ static void write_entry(char *entry, size_t size, const kernel_facts *kernel,
              kernel->work_group, rewritten ? DIRECTIVE : "");
 }
 
-char *ptx_write(const char *binary, const kernel_facts *kernel, bool rewritten,
-                size_t *size)
+static const char digits[] = "0123456789abcdef";
+
+char *ptx_write(const unsigned char *binary, size_t size,
+                const kernel_facts *kernel, bool rewritten)
 {
-    size_t lines = 1;
-    for (const char *at = binary; *at; at++)
-        lines += *at == '\n';
-    const size_t most = strlen(binary) + lines * sizeof COMMENT + 512;
-    char *text = own_calloc(most, 1), *to = text;
+    char *text = own_calloc(2 * size + 1024, 1), *to = text;
     char entry[256];
-    to += sprintf(to, "%s", rewritten ? HEAD : PLAIN_HEAD);
-    for (const char *at = binary; *at;) {
-        const size_t length = strcspn(at, "\n");
-        to += sprintf(to, COMMENT "%.*s\n", (int)length, at);
-        at += length + (at[length] == '\n');
+    to += sprintf(to, "%s" COMMENT, rewritten ? HEAD : PLAIN_HEAD);
+    for (size_t i = 0; i < size; i++) {
+        *to++ = digits[binary[i] / 16];
+        *to++ = digits[binary[i] % 16];
     }
     write_entry(entry, sizeof entry, kernel, rewritten);
-    to += sprintf(to, "%s%s", entry, rewritten ? BODY : PLAIN_BODY);
-    *size = (size_t)(to - text);
+    sprintf(to, "\n%s%s", entry, rewritten ? BODY : PLAIN_BODY);
     return text;
 }
 
@@ -60,22 +56,16 @@ bool ptx_starts(const char *text)
     return strncmp(text, ".version", strlen(".version")) == 0;
 }
 
-char *ptx_read(const char *text, size_t *size)
+unsigned char *ptx_read(const char *text, size_t *size)
 {
-    char *binary = own_calloc(strlen(text) + 1, 1), *to = binary;
-    const size_t head = strlen(HEAD);
-    if (strncmp(text, HEAD, head) != 0) {
-        free(binary);
+    const char *at = text + strlen(HEAD COMMENT);
+    if (strncmp(text, HEAD COMMENT, strlen(HEAD COMMENT)) != 0)
         return NULL;
-    }
-    const char *at = text + head;
-    while (strncmp(at, COMMENT, strlen(COMMENT)) == 0) {
-        const size_t length = strcspn(at, "\n");
-        to += sprintf(to, "%.*s\n", (int)(length - strlen(COMMENT)),
-                      at + strlen(COMMENT));
-        at += length + (at[length] == '\n');
-    }
-    *size = (size_t)(to - binary);
+    *size = strspn(at, digits) / 2;
+    unsigned char *binary = own_calloc(*size + 1, 1);
+    for (size_t i = 0; i < 2 * *size; i++)
+        binary[i / 2] = (unsigned char)(binary[i / 2] * 16 +
+                                        (strchr(digits, at[i]) - digits));
     return binary;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The stand-in for OpenCL itself: its devices are those that were made up, it
- * reads kernels as compilers do, and it finds what a driver would. */
+ * The stand-in for OpenCL itself: its devices are those that were made up, and
+ * it finds what a driver would. How it reads kernels is compared with plans in
+ * test_planned_sources and test_models_sources. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +13,6 @@
 #include <cmocka.h>
 
 #include "device/matrix_unit.h"
-#include "kernels.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "plan/planner.h"
@@ -157,68 +157,6 @@ static void test_several_devices(void **state)
         winattn_plan_destroy(plans[i]);
     clReleaseContext(context);
     assert_null(standin_alive());
-    assert_null(standin_wrong(NULL));
-}
-
-/* ---- The reader of sources ---- */
-
-static void test_reads_kernels(void **state)
-{
-    (void)state;
-    static const char source[] =
-        "typedef struct pair { uint a; ulong b[2]; } pair; // 24 bytes\n"
-        "typedef half storage;\n"
-        "#define JOIN_(a, b) a##b\n"
-        "#define JOIN(a, b) JOIN_(a, b)\n"
-        "#ifndef N /* not\n given */\n"
-        "#define N 3\n"
-        "#endif\n"
-        "#if N > 4 && defined(N)\n"
-        "#define MORE __global float *more, __global const int *last\n"
-        "#elif N == 4\n"
-        "#error not this\n"
-        "#else\n"
-        "#define MORE float more\n"
-        "#endif\n"
-        "#define LARGER(x, y) ((x) > (y) ? (x) : (y))\n"
-        "#define DECLARE(type, n) __local type all[LARGER(n, 5)][2], \\\n"
-        "    one[1] __attribute__((aligned(128)));\n"
-        "static float half_of(__local float *x) { return x[0] / 2; }\n"
-        "__kernel __attribute__((reqd_work_group_size(N * 2, 1, 1))) void\n"
-        "JOIN(fill_, UNIT)(const pair args, __global const storage *x, MORE)\n"
-        "{\n"
-        "    DECLARE(float4, N)\n"
-        "    __local uchar bytes[N];\n"
-        "    __local int verdict;\n"
-        "    __local float *place = (__local float *)all;\n"
-        "    if (N) { half_of(place); }\n"
-        "}\n"
-        "__kernel void empty(void) {}\n";
-    kernel_list list = kernels_read(source, "-cl-std=CL1.2 -DUNIT=u -DN=7");
-    assert_int_equal(list.count, 2);
-    const kernel_facts *kernel = kernels_find(&list, "fill_u");
-    assert_non_null(kernel);
-    assert_int_equal(kernel->work_group, 14);
-    assert_int_equal(kernel->local_bytes, 7 * 2 * 16 + 16 + 7 + 4);
-    assert_int_equal(kernel->parameter_count, 4);
-    assert_int_equal(kernel->parameters[0].size, 24);
-    assert_false(kernel->parameters[0].is_buffer);
-    assert_true(kernel->parameters[1].is_buffer);
-    assert_true(kernel->parameters[3].is_buffer);
-    char *text = kernels_write(&list);
-    kernel_list again = {NULL, 0};
-    assert_true(kernels_read_back(&again, text, strlen(text)));
-    assert_int_equal(again.count, 2);
-    assert_memory_equal(again.all, list.all, 2 * sizeof *list.all);
-    free(text);
-    kernels_free(&again);
-    kernels_free(&list);
-    list = kernels_read(source, "-DUNIT=u");
-    kernel = kernels_find(&list, "fill_u");
-    assert_int_equal(kernel->local_bytes, 5 * 2 * 16 + 16 + 3 + 4);
-    assert_int_equal(kernel->parameter_count, 3);
-    assert_int_equal(kernel->parameters[2].size, 4);
-    kernels_free(&list);
     assert_null(standin_wrong(NULL));
 }
 
@@ -522,7 +460,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_devices_are_found_again, start),
         cmocka_unit_test_setup(test_several_devices, start),
-        cmocka_unit_test_setup(test_reads_kernels, start),
         cmocka_unit_test_setup(test_plans_run, start),
         cmocka_unit_test_setup(test_calls_fail, start),
         cmocka_unit_test_setup(test_allocations_fail, start),

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "failing_plan.h"
 #include "kit/devices.h"
 #include "program/ptx.h"
 #include "standin.h"
@@ -376,59 +375,57 @@ static void assert_left_to_fragments(winattn_desc desc, const char *why)
     end(&w);
 }
 
-static void drivers_may_give_no_ptx(void **state)
-{
-    const winattn_desc desc = sliding(WINATTN_PASS_FORWARD);
-    (void)state;
-    standin_drivers.gives_ptx = false;
-    assert_left_to_fragments(desc, "it is no PTX");
-    standin_drivers.gives_no_binaries = true;
-    assert_left_to_fragments(desc, "gives no binary");
-}
+#define PTX .gives_ptx = true
+#define IGNORES PTX, .log = "ptxas info    : (C7508) 'setmaxnreg' ignored\n"
+#define SERIALIZES                                                            \
+    PTX, .log = "ptxas info    : (C7514) Potential Performance Loss: "        \
+                "wgmma.mma_async instructions are serialized due to "         \
+                "something\n"
+#define IGNORED "'setmaxnreg' ignored"
+#define WRONG(tensor) PTX, .wgmma_wrong = (tensor)
+/* Only tensors that are not aligned give wrong numbers. */
+#define SHIFTED(tensor) WRONG(tensor), .wgmma_wrong_if_shifted = true
+#define FAILED(tensor) "self-test failed: " tensor " of head 0, "
 
-static void drivers_may_refuse_the_ptx(void **state)
+/* What drivers give, say and compute. Nothing of the library's outlives a
+ * session here, but the driver's cache does: it is refused again. */
+static void drivers_may_fail(void **state)
 {
-    (void)state;
-    standin_drivers.refuses_binaries = true;
-    assert_left_to_fragments(sliding(WINATTN_PASS_FORWARD),
-                             "clCreateProgramWithBinary");
-}
-
-#define IGNORED "ptxas info    : (C7508) 'setmaxnreg' ignored\n"
-
-static void logs_may_complain(void **state)
-{
-    static const char *const pair[] = {WINDOW_ROWS, WINDOW_KEYS};
-    (void)state;
-    standin_drivers.log =
-        "ptxas info    : (C7514) Potential Performance Loss: "
-        "wgmma.mma_async instructions are serialized due to something\n";
-    assert_left_to_fragments(sliding(WINATTN_PASS_FORWARD),
-                             "serialized due to something");
-    standin_drivers.log = IGNORED;
-    assert_left_to_fragments(sliding(WINATTN_PASS_FORWARD),
-                             "'setmaxnreg' ignored");
-    assert_left_to_fragments(windows(WINATTN_COSINE, WINATTN_FP16, 256, 256),
-                             "'setmaxnreg' ignored");
-    for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
-        standin_drivers.log_of = pair[i];
-        assert_left_to_fragments(gradients(WINATTN_COSINE, WINATTN_FP16),
-                                 "'setmaxnreg' ignored");
+    const winattn_desc slides = sliding(WINATTN_PASS_FORWARD);
+    const winattn_desc window =
+        windows(WINATTN_COSINE, WINATTN_FP16, 256, 256);
+    const winattn_desc pair = gradients(WINATTN_COSINE, WINATTN_FP16);
+    const winattn_desc whole = whole_gradients(WINATTN_BF16);
+    const struct {
+        standin_driver driver;
+        const char *why;
+        const winattn_desc *descs[2]; /* or one */
+    } cases[] = {
+        {{.gives_ptx = false}, "it is no text", {&slides}},
+        {{.gives_no_binaries = true}, "gives no binary", {&slides}},
+        {{PTX, .refuses_binaries = true}, "CreateProgramWithBin", {&slides}},
+        {{SERIALIZES}, "serialized due to something", {&slides}},
+        {{IGNORES}, IGNORED, {&slides, &window}},
+        {{IGNORES, .log_of = WINDOW_ROWS}, IGNORED, {&pair}},
+        {{IGNORES, .log_of = WINDOW_KEYS}, IGNORED, {&pair}},
+        {{IGNORES, .log_of = WINDOW_WHOLE}, IGNORED, {&whole}},
+        {{WRONG(WA_O)}, FAILED("o"), {&window}},
+        {{WRONG(WA_LSE)}, FAILED("lse"), {&window, &slides}},
+        {{WRONG(WA_DQ)}, FAILED("dq"), {&pair, &whole}},
+        {{WRONG(WA_DK)}, FAILED("dk"), {&pair, &whole}},
+        {{WRONG(WA_DV)}, FAILED("dv"), {&pair, &whole}},
+        {{WRONG(WA_DBIAS)}, FAILED("dbias"), {&pair, &whole}},
+        {{WRONG(WA_D_LOGIT_SCALE)}, FAILED("d_logit_scale"), {&pair}},
+        {{SHIFTED(WA_LSE)}, FAILED("lse"), {&window}},
+        {{SHIFTED(WA_DK)}, FAILED("dk"), {&pair}},
+    };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        start(state);
+        standin_drivers = cases[i / 2].driver;
+        const winattn_desc *desc = cases[i / 2].descs[i % 2];
+        for (int sessions = 0; desc && sessions < 2; sessions++)
+            assert_left_to_fragments(*desc, cases[i / 2].why);
     }
-    standin_drivers.log_of = WINDOW_WHOLE;
-    assert_left_to_fragments(whole_gradients(WINATTN_BF16),
-                             "'setmaxnreg' ignored");
-}
-
-/* Nothing of the library's outlives a session here, but the driver's cache
- * does. */
-static void what_was_refused_is_refused_again(void **state)
-{
-    (void)state;
-    standin_drivers.log = IGNORED;
-    for (int sessions = 0; sessions < 3; sessions++)
-        assert_left_to_fragments(sliding(WINATTN_PASS_FORWARD),
-                                 "'setmaxnreg' ignored");
 }
 
 /* Of both passes, that one keeps wgmma and the other does not. */
@@ -452,63 +449,26 @@ static void assert_passes_differ(bool forward_has_it, const char *why)
     end(&w);
 }
 
-static void logs_may_complain_of_a_pass(void **state)
-{
-    (void)state;
-    standin_drivers.log = IGNORED;
-    standin_drivers.log_of = SLIDING_FORWARD;
-    assert_passes_differ(false, "'setmaxnreg' ignored");
-    standin_drivers.log_of = SLIDING_ROWS;
-    assert_passes_differ(true, "'setmaxnreg' ignored");
-    standin_drivers.log_of = SLIDING_KEYS;
-    assert_passes_differ(true, "'setmaxnreg' ignored");
-}
-
-static void numbers_may_be_wrong(void **state)
+static void drivers_may_fail_in_a_pass(void **state)
 {
     static const struct {
-        wa_tensor_id id;
-        const char *says;
-        bool is_forward, has_cosine; /* gradients of that variant alone */
-    } wrong[] = {
-        {WA_O, "self-test failed: o of head 0, ", true, false},
-        {WA_LSE, "self-test failed: lse of head 0, ", true, false},
-        {WA_DQ, "self-test failed: dq of head 0, ", false, false},
-        {WA_DK, "self-test failed: dk of head 0, ", false, false},
-        {WA_DV, "self-test failed: dv of head 0, ", false, false},
-        {WA_DBIAS, "self-test failed: dbias of head 0, ", false, false},
-        {WA_D_LOGIT_SCALE, "self-test failed: d_logit_scale of head 0, ",
-         false, true},
+        standin_driver driver;
+        bool forward_has_it;
+        const char *why;
+    } cases[] = {
+        {{IGNORES, .log_of = SLIDING_FORWARD}, false, IGNORED},
+        {{IGNORES, .log_of = SLIDING_ROWS}, true, IGNORED},
+        {{IGNORES, .log_of = SLIDING_KEYS}, true, IGNORED},
+        {{WRONG(WA_O)}, false, FAILED("o")},
+        {{WRONG(WA_DQ)}, true, FAILED("dq")},
+        {{WRONG(WA_DK)}, true, FAILED("dk")},
+        {{WRONG(WA_DV)}, true, FAILED("dv")},
     };
-    (void)state;
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        const char *says = wrong[i].says;
-        standin_drivers.wgmma_wrong = wrong[i].id;
-        if (wrong[i].is_forward)
-            assert_left_to_fragments(
-                windows(WINATTN_COSINE, WINATTN_FP16, 256, 256), says);
-        else
-            assert_left_to_fragments(gradients(WINATTN_COSINE, WINATTN_FP16),
-                                     says);
-        if (!wrong[i].is_forward && !wrong[i].has_cosine)
-            assert_left_to_fragments(whole_gradients(WINATTN_BF16), says);
-        if (wrong[i].id == WA_LSE)
-            assert_left_to_fragments(sliding(WINATTN_PASS_FORWARD), says);
-        else if (wrong[i].id <= WA_DV)
-            assert_passes_differ(!wrong[i].is_forward, says);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        start(state);
+        standin_drivers = cases[i].driver;
+        assert_passes_differ(cases[i].forward_has_it, cases[i].why);
     }
-}
-
-static void tensors_that_are_not_aligned_may_be_wrong(void **state)
-{
-    (void)state;
-    standin_drivers.wgmma_wrong_if_shifted = true;
-    standin_drivers.wgmma_wrong = WA_LSE;
-    assert_left_to_fragments(windows(WINATTN_COSINE, WINATTN_FP16, 256, 256),
-                             "self-test failed: lse of head 0, ");
-    standin_drivers.wgmma_wrong = WA_DK;
-    assert_left_to_fragments(gradients(WINATTN_COSINE, WINATTN_FP16),
-                             "self-test failed: dk of head 0, ");
 }
 
 /* After so many launches in comparisons. */
@@ -559,16 +519,52 @@ static void what_was_wrong_is_remembered(void **state)
     end(&w);
 }
 
+/* The n-th call or allocation fails; false if none did. Nothing of it is left
+ * then, and each failure has a reason. */
+static bool plan_while_failing(const winattn_desc *desc, unsigned long n,
+                               bool allocation)
+{
+    world w = {.id = standin_device(made_up_device("H200"))};
+    w.context = standin_context(1, &w.id);
+    if (allocation)
+        standin_fail_allocation(n);
+    else
+        standin_fail_call(NULL, n, 0);
+    const winattn_status status =
+        winattn_plan_create(w.context, w.id, desc, &w.plan);
+    const bool failed = standin_failed() != NULL;
+    standin_fail_nothing();
+    if (status != WINATTN_SUCCESS)
+        assert_string_not_equal(winattn_last_reason(), "");
+    end(&w);
+    return failed;
+}
+
+/* With sanitizers, where each plan takes three times as long, every third. */
+#ifdef __SANITIZE_ADDRESS__
+#define STEP 3
+#else
+#define STEP 1
+#endif
+
 static void any_call_may_fail(void **state)
 {
-    winattn_desc descs[] = {sliding(BOTH_PASSES),
-                            windows(WINATTN_DOT, WINATTN_FP16, 256, 256),
-                            gradients(WINATTN_DOT, WINATTN_BF16)};
-    static const unsigned long least[] = {100, 30, 60};
-    (void)state;
-    descs[0].head_dim = 16;
-    for (size_t i = 0; i < sizeof descs / sizeof *descs; i++)
-        any_call_of_plan_may_fail(&descs[i], start, least[i]);
+    const struct {
+        winattn_desc desc;
+        unsigned long least; /* calls, and as many allocations */
+    } plans[] = {{sliding(BOTH_PASSES), 100},
+                 {windows(WINATTN_DOT, WINATTN_FP16, 256, 256), 30},
+                 {gradients(WINATTN_DOT, WINATTN_BF16), 60}};
+    for (size_t i = 0; i < 2 * sizeof plans / sizeof *plans; i++) {
+        winattn_desc desc = plans[i / 2].desc;
+        unsigned long n = 1;
+        if (desc.variant == WINATTN_SLIDING)
+            desc.head_dim = 16;
+        for (start(state); plan_while_failing(&desc, n, i % 2 != 0);
+             start(state))
+            n += STEP;
+        assert_in_range(n, plans[i / 2].least, 2000);
+    }
 }
 
 int main(void)
@@ -578,14 +574,8 @@ int main(void)
         cmocka_unit_test_setup(each_type_is_compared, start),
         cmocka_unit_test_setup(launches_have_as_many_groups_as_units, start),
         cmocka_unit_test_setup(it_is_exported, start),
-        cmocka_unit_test_setup(drivers_may_give_no_ptx, start),
-        cmocka_unit_test_setup(drivers_may_refuse_the_ptx, start),
-        cmocka_unit_test_setup(logs_may_complain, start),
-        cmocka_unit_test_setup(what_was_refused_is_refused_again, start),
-        cmocka_unit_test_setup(logs_may_complain_of_a_pass, start),
-        cmocka_unit_test_setup(numbers_may_be_wrong, start),
-        cmocka_unit_test_setup(tensors_that_are_not_aligned_may_be_wrong,
-                               start),
+        cmocka_unit_test(drivers_may_fail),
+        cmocka_unit_test(drivers_may_fail_in_a_pass),
         cmocka_unit_test_setup(maps_may_be_wrong, start),
         cmocka_unit_test_setup(what_was_wrong_is_remembered, start),
         cmocka_unit_test(any_call_may_fail),
