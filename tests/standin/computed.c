@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "device/matrix_unit.h"
+#include "kit/storage.h"
 
 /* A loop that some drivers end early. */
 static void count_rounds(cl_kernel kernel, const wa_device *device)
@@ -26,38 +27,21 @@ static void count_rounds(cl_kernel kernel, const wa_device *device)
 
 typedef struct unit_test {
     size_t queries, tile;
-    unsigned dtype; /* winattn_dtype */
+    storage_kind kind;
     const unsigned char *tiles;
     const float *given;
     float *results;
 } unit_test;
 
-/* Rounds to `bits` bits of fraction, to even. */
-static double round_to(double x, int bits)
-{
-    int exponent;
-    if (x == 0)
-        return 0;
-    frexp(x, &exponent);
-    const double step = ldexp(1.0, exponent - 1 - bits);
-    return nearbyint(x / step) * step;
-}
-
-static double from_half(uint16_t bits)
-{
-    const int exponent = bits >> 10 & 31;
-    const double fraction = bits & 1023;
-    const double size = exponent ? ldexp(1024 + fraction, exponent - 25)
-                                 : ldexp(fraction, -24);
-    return bits & 0x8000 ? -size : size;
-}
-
-/* A weight as the unit takes it. */
+/* What a unit makes of a number: TF32, if it is fp32. */
 static double operand(const unit_test *t, double x)
 {
-    if (t->dtype == WINATTN_FP16 && fabs(x) < ldexp(1.0, -14))
-        return nearbyint(ldexp(x, 24)) * ldexp(1.0, -24); /* subnormal */
-    return round_to(x, t->dtype == WINATTN_BF16 ? 7 : 10);
+    int exponent;
+    if (t->kind != KIND_FP32)
+        return kind_round(t->kind, x);
+    frexp(x, &exponent);
+    const double step = ldexp(1.0, exponent - 11);
+    return nearbyint(x / step) * step;
 }
 
 /* Element [row][column] of queries, then keys, then values. The last row of
@@ -67,21 +51,9 @@ static double stored(const unit_test *t, size_t first, size_t rows, size_t row,
 {
     const size_t i =
         (first + (row < rows - 1 ? row : rows - 2)) * t->tile + column;
-    uint16_t bits;
-    uint32_t word;
-    float number;
     if (first == t->queries + t->tile && row == 0)
         return 0;
-    if (t->dtype == WINATTN_FP32) {
-        memcpy(&number, t->tiles + i * 4, sizeof number);
-        return operand(t, number);
-    }
-    memcpy(&bits, t->tiles + i * 2, sizeof bits);
-    if (t->dtype == WINATTN_FP16)
-        return from_half(bits);
-    word = (uint32_t)bits << 16;
-    memcpy(&number, &word, sizeof number);
-    return number;
+    return operand(t, kind_read(t->kind, t->tiles + i * kind_size(t->kind)));
 }
 
 static double weight(const unit_test *t, size_t query, size_t key)
@@ -132,7 +104,9 @@ static void test_unit(cl_kernel kernel, const wa_matrix_unit *unit,
         return;
     const unit_test t = {unit->queries,
                          unit->tile,
-                         dtype,
+                         dtype == WINATTN_FP16   ? KIND_FP16
+                         : dtype == WINATTN_BF16 ? KIND_BF16
+                                                 : KIND_FP32,
                          tiles->bytes,
                          (const float *)(const void *)given->bytes,
                          (float *)(void *)results->bytes};
