@@ -19,7 +19,6 @@ typedef struct linear_run {
     const linear_case *c;
     unsigned random;
     matrix x, weight, bias, norm_weight, norm_bias, residual, y;
-    cl_mem workspace;
 } linear_run;
 
 static double uniform(linear_run *run) /* -1 to 1 */
@@ -92,8 +91,7 @@ static matrix drawn(linear_run *run, unsigned rows, unsigned columns,
     const linear_case *c = run->c;
     const size_t stride = (size_t)columns + c->spread;
     matrix m = {rows, columns, (unsigned)stride, {.count = 0}};
-    double *values = malloc(rows * stride * sizeof *values);
-    assert_non_null(values);
+    double *values = numbers(rows * stride);
     for (unsigned r = 0; r < rows; r++) {
         const double level = uniform(run) * (r % 3 == 0 ? 300 : 1);
         for (unsigned i = 0; i < stride; i++)
@@ -101,7 +99,6 @@ static matrix drawn(linear_run *run, unsigned rows, unsigned columns,
                 i < columns ? draw(c, level, uniform(run)) : (double)NAN;
     }
     m.t = tensor_of(kind_of(c->dtype), values, rows * stride, c->spread);
-    free(values);
     return m;
 }
 
@@ -122,17 +119,6 @@ static void make_run(linear_run *run, const linear_case *c)
     run->y.t = tensor_empty(kind_of(c->dtype), (size_t)c->rows * run->y.stride,
                             c->spread);
     put_tensors_in_odd_memory(false);
-}
-
-static void free_run(linear_run *run)
-{
-    matrix *all[] = {&run->x,       &run->weight,      &run->bias,
-                     &run->y,       &run->norm_weight, &run->norm_bias,
-                     &run->residual};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        tensor_free(&all[i]->t);
-    if (run->workspace)
-        clReleaseMemObject(run->workspace);
 }
 
 /* ---- The truth ---- */
@@ -212,9 +198,7 @@ static void check_result(linear_run *run)
     const linear_case *c = run->c;
     matrix *y = linear_has(c, IN_PLACE) ? &run->residual : &run->y;
     const size_t count = run->residual.t.count;
-    double *row = malloc(c->in * sizeof *row);
-    double *rest = calloc(count, sizeof *rest);
-    assert_true(row && rest);
+    double *row = numbers(c->in), *rest = numbers(count);
     if (linear_has(c, RESIDUAL))
         memcpy(rest, run->residual.t.value, count * sizeof *rest);
     tensor_read(&y->t);
@@ -226,8 +210,6 @@ static void check_result(linear_run *run)
             if (!isnan(y->t.value[i]))
                 fail_msg("what is behind row %u of y was written", r);
     }
-    free(row);
-    free(rest);
 }
 
 /* ---- The call ---- */
@@ -258,7 +240,7 @@ wa_linear_problem linear_problem_of(const linear_case *c)
     return problem;
 }
 
-static winattn_linear call_of(linear_run *run, size_t workspace)
+static winattn_linear call_of(const linear_run *run, size_t workspace)
 {
     const linear_case *c = run->c;
     const matrix *y = linear_has(c, IN_PLACE) ? &run->residual : &run->y;
@@ -281,7 +263,7 @@ static winattn_linear call_of(linear_run *run, size_t workspace)
         call.residual_stride = run->residual.stride;
     }
     if (workspace)
-        call.workspace.buffer = run->workspace = workspace_of_nans(workspace);
+        call.workspace.buffer = workspace_of_nans(workspace);
     return call;
 }
 
@@ -326,6 +308,6 @@ void run_linear(const linear_case *c, const wa_linear_shape *shape)
         winattn_enqueue_linear(plan, device.queue, &call, 0, NULL, NULL), 0,
         "");
     check_result(&run);
-    free_run(&run);
+    tensors_free();
     winattn_linear_plan_destroy(plan);
 }

@@ -2,9 +2,6 @@
  * A model and what a call of it needs. */
 #include "model_run.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static size_t product(const cl_uint shape[4])
 {
     return (size_t)shape[0] * shape[1] * shape[2] * shape[3];
@@ -25,9 +22,11 @@ model_run run_of(const winattn_model_desc *given,
     if (winattn_model_create(device.context, device.id, &desc, weights,
                              &r.model) != WINATTN_SUCCESS)
         fail_msg("%s\n%s", winattn_last_reason(), winattn_last_build_log());
-    r.pictures = tensor_of(
-        picture_kind, pictures,
-        (size_t)desc.batch * config.in_channels * desc.height * desc.width, 4);
+    r.call.pictures = tensor_of(picture_kind, pictures,
+                                (size_t)desc.batch * config.in_channels *
+                                    desc.height * desc.width,
+                                4)
+                          .at;
     const storage_kind kind = kind_of(desc.dtype);
     const size_t last = (size_t)config.channels << (config.stages - 1);
     for (cl_uint i = 0; i < config.stages; i++) {
@@ -39,24 +38,10 @@ model_run run_of(const winattn_model_desc *given,
     r.logits = tensor_empty(kind, (size_t)desc.batch * config.classes, 1);
     r.features = tensor_empty(kind, desc.batch * last, 8);
     assert_status(winattn_model_workspace_size(r.model, &bytes), 0, "");
-    r.workspace = workspace_of_nans(bytes);
-    r.call.pictures = r.pictures.at;
     r.call.logits = r.logits.at;
     r.call.features = r.features.at;
-    r.call.workspace.buffer = r.workspace;
+    r.call.workspace.buffer = workspace_of_nans(bytes);
     return r;
-}
-
-void run_free(model_run *r)
-{
-    winattn_model_destroy(r->model);
-    clReleaseMemObject(r->workspace);
-    tensor_free(&r->pictures);
-    tensor_free(&r->logits);
-    tensor_free(&r->features);
-    for (int i = 0; i < WINATTN_SWIN_STAGES; i++)
-        if (r->maps[i].at.buffer)
-            tensor_free(&r->maps[i]);
 }
 
 void run_enqueue(const model_run *r, cl_command_queue queue)

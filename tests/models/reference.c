@@ -3,17 +3,10 @@
 #include "reference.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "kit/oracle.h"
 #include "tensors.h"
-
-static double *numbers(size_t count)
-{
-    double *p = calloc(count + 1, sizeof *p);
-    assert_non_null(p);
-    return p;
-}
 
 void ref_linear(const double *x, const double *weight, const double *bias,
                 size_t rows, size_t in, size_t out, double *y)
@@ -25,12 +18,6 @@ void ref_linear(const double *x, const double *weight, const double *bias,
                 sum += x[r * in + i] * weight[o * in + i];
             y[r * out + o] = sum;
         }
-}
-
-void ref_gelu(double *x, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        x[i] = x[i] / 2 * (1 + erf(x[i] / sqrt(2.0)));
 }
 
 void ref_norm(const double *x, const double *weight, const double *bias,
@@ -47,187 +34,109 @@ void ref_norm(const double *x, const double *weight, const double *bias,
     }
 }
 
-void ref_neighbours(const double *map, size_t batch, size_t height,
-                    size_t width, size_t channels, double *rows)
-{
-    for (size_t b = 0; b < batch; b++)
-        for (size_t y = 0; y < height; y += 2)
-            for (size_t x = 0; x < width; x += 2)
-                for (size_t part = 0; part < 4; part++) {
-                    const size_t row = y + part % 2, column = x + part / 2;
-                    for (size_t c = 0; c < channels; c++)
-                        *rows++ =
-                            row < height && column < width
-                                ? map[((b * height + row) * width + column) *
-                                          channels +
-                                      c]
-                                : 0;
-                }
-}
+/* ---- Attention ---- */
 
-size_t ref_entry(const size_t window[2], size_t query, size_t key)
+/* The grid that the block cuts into windows. */
+static test_case grid_of(const winattn_block_desc *d)
 {
-    const size_t across = window[1];
-    const size_t y = query / across + window[0] - 1 - key / across;
-    const size_t x = query % across + across - 1 - key % across;
-    return y * (2 * across - 1) + x;
-}
-
-static double dot(const double *a, const double *b, size_t count)
-{
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += a[i] * b[i];
-    return sum;
-}
-
-/* Of one query of a window: q, k and v are those of token 0. */
-static void attend(const double *qkv, size_t tokens, size_t channels,
-                   size_t dim, size_t query, const double *logit_scale,
-                   double *logits, double *o)
-{
-    const double *q = qkv + query * 3 * channels;
-    const double *k = qkv + channels, *v = qkv + 2 * channels;
-    double most = -INFINITY, sum = 0;
-    for (size_t j = 0; j < tokens; j++) {
-        const double *key = k + j * 3 * channels;
-        double s = dot(q, key, dim);
-        if (logit_scale)
-            s *= exp(fmin(*logit_scale, log(100))) /
-                 fmax(sqrt(dot(q, q, dim)), 1e-12) /
-                 fmax(sqrt(dot(key, key, dim)), 1e-12);
-        else
-            s /= sqrt((double)dim);
-        logits[j] += s;
-        most = fmax(most, logits[j]);
+    const cl_uint size[2] = {d->height, d->width};
+    test_case c = case_default();
+    c.grid = 2;
+    c.roll_first = d->grid_options == WINATTN_GRID_ROLL_FIRST;
+    for (int a = 0; a < 2; a++) {
+        c.size[a] = (int)size[a];
+        c.window[a] = (int)d->window[a];
+        c.shift[a] = (int)d->shift[a];
     }
-    for (size_t j = 0; j < tokens; j++)
-        sum += logits[j] = exp(logits[j] - most);
-    for (size_t c = 0; c < dim; c++) {
-        o[c] = 0;
-        for (size_t j = 0; j < tokens; j++)
-            o[c] += logits[j] / sum * v[j * 3 * channels + c];
+    return c;
+}
+
+/* A head of all windows, q, k and v side by side: qkv [windows][tokens][3 C]
+ * -> o [windows][tokens][C], both from the head's first channel on. */
+static void attend(const oracle_problem *head, size_t channels, size_t windows,
+                   const ref_mask *mask, const double *qkv, double *o)
+{
+    const size_t tokens = head->queries, size = tokens * head->dim;
+    double *part = numbers(5 * size), *lse = numbers(2 * tokens), largest;
+    oracle_problem p = *head;
+    p.q = part;
+    p.k = part + size;
+    p.v = part + 2 * size;
+    for (size_t n = 0; n < windows; n++, o += tokens * channels) {
+        for (size_t t = 0; t < 3 * tokens; t++, qkv += channels)
+            memcpy(part + t % 3 * size + t / 3 * p.dim, qkv,
+                   p.dim * sizeof *qkv);
+        if (mask->map)
+            p.query_region = p.key_region =
+                mask->map->region + n % mask->map->windows * tokens;
+        if (mask->added)
+            p.mask = mask->added + n % mask->windows * tokens * tokens;
+        oracle_forward(&p, part + 3 * size, part + 4 * size, lse, lse + tokens,
+                       &largest);
+        for (size_t t = 0; t < tokens; t++)
+            memcpy(o + t * channels, part + 3 * size + t * p.dim,
+                   p.dim * sizeof *o);
     }
 }
 
-void ref_attention(const double *qkv, size_t windows, size_t tokens,
-                   size_t channels, size_t heads, const double *logit_scale,
-                   ref_bias *bias, const void *data, double *o)
+void ref_module(const winattn_block_desc *d, const ref_weights w,
+                const double *x, size_t windows, const ref_mask *mask,
+                double *y)
 {
-    const size_t dim = channels / heads;
-    double *logits = numbers(tokens);
-    for (size_t w = 0; w < windows; w++)
-        for (size_t h = 0; h < heads; h++)
-            for (size_t i = 0; i < tokens; i++) {
-                for (size_t j = 0; j < tokens; j++)
-                    logits[j] = bias(data, w, h, i, j);
-                attend(qkv + w * tokens * 3 * channels + h * dim, tokens,
-                       channels, dim, i, logit_scale ? logit_scale + h : NULL,
-                       logits, o + (w * tokens + i) * channels + h * dim);
-            }
-    free(logits);
+    const test_case c = grid_of(d);
+    const size_t tokens = (size_t)d->window[0] * d->window[1];
+    const size_t channels = d->channels, rows = windows * tokens;
+    const size_t dim = channels / d->heads;
+    double *qkv = numbers(rows * 3 * channels), *o = numbers(rows * channels);
+    double *bias = numbers(tokens * tokens);
+    ref_linear(x, w[WA_BLOCK_QKV_WEIGHT], w[WA_BLOCK_QKV_BIAS], rows, channels,
+               3 * channels, qkv);
+    for (size_t h = 0; h < d->heads; h++) {
+        const float logit_scale = (float)w[WA_BLOCK_LOGIT_SCALE][h];
+        for (size_t i = 0; i < tokens * tokens; i++)
+            bias[i] =
+                w[WA_BLOCK_TABLE]
+                 [grid_table_entry(&c, i / tokens, i % tokens) * d->heads + h];
+        const oracle_problem head = {.queries = tokens,
+                                     .keys = tokens,
+                                     .dim = dim,
+                                     .bias = bias,
+                                     .region_value = -100,
+                                     .scale = 1 / sqrt((double)dim),
+                                     .cosine = d->variant == WINATTN_COSINE,
+                                     .logit_scale = &logit_scale};
+        attend(&head, channels, windows, mask, qkv + h * dim, o + h * dim);
+    }
+    ref_linear(o, w[WA_BLOCK_PROJ_WEIGHT], w[WA_BLOCK_PROJ_BIAS], rows,
+               channels, channels, y);
 }
 
 /* ---- A block ---- */
 
-/* The padded map: how large, how much of it is rolled how far, its windows. */
-typedef struct geometry {
-    size_t padded[2], rolled[2], shift[2], windows[2];
-    const ref_shape *shape;
-    const double *table;
-} geometry;
-
-static geometry geometry_of(const ref_shape *s, const double *table)
-{
-    const size_t size[2] = {s->height, s->width};
-    geometry g = {.shape = s, .table = table};
-    for (int a = 0; a < 2; a++) {
-        g.windows[a] = (size[a] + s->window[a] - 1) / s->window[a];
-        g.padded[a] = g.windows[a] * s->window[a];
-        g.rolled[a] = s->rolls_first ? size[a] : g.padded[a];
-        g.shift[a] =
-            g.padded[a] <= s->window[a] && !s->rolls_first ? 0 : s->shift[a];
-    }
-    return g;
-}
-
-/* Which band of an axis a token of the rolled map is in: tokens that were
- * neighbours before share one. */
-static size_t band(const geometry *g, int axis, size_t at)
-{
-    const size_t left = g->padded[axis] - at;
-    if (g->shift[axis] == 0 || left > g->shape->window[axis])
-        return 0;
-    return left > g->shift[axis] ? 1 : 2;
-}
-
-static size_t region(const geometry *g, size_t window, size_t token)
-{
-    const size_t *size = g->shape->window;
-    const size_t in_map = window % (g->windows[0] * g->windows[1]);
-    const size_t y = in_map / g->windows[1] * size[0] + token / size[1];
-    const size_t x = in_map % g->windows[1] * size[1] + token % size[1];
-    return 3 * band(g, 0, y) + band(g, 1, x);
-}
-
-static double block_bias(const void *data, size_t window, size_t head,
-                         size_t query, size_t key)
-{
-    const geometry *g = data;
-    const double bias =
-        g->table[ref_entry(g->shape->window, query, key) * g->shape->heads +
-                 head];
-    return region(g, window, query) == region(g, window, key) ? bias
-                                                              : bias - 100;
-}
-
-/* What the roll brought to that place of an axis. */
-static size_t unrolled(const geometry *g, int axis, size_t at)
-{
-    return at < g->rolled[axis] ? (at + g->shift[axis]) % g->rolled[axis] : at;
-}
-
-/* Which token of the map is token t of window w, counted over the batch; -1:
- * it is of the padding. */
-static long long token_at(const geometry *g, size_t w, size_t t)
-{
-    const ref_shape *s = g->shape;
-    const size_t per_map = g->windows[0] * g->windows[1];
-    const size_t y = unrolled(
-        g, 0, w % per_map / g->windows[1] * s->window[0] + t / s->window[1]);
-    const size_t x =
-        unrolled(g, 1, w % g->windows[1] * s->window[1] + t % s->window[1]);
-    if (y >= s->height || x >= s->width)
-        return -1;
-    return (long long)((w / per_map * s->height + y) * s->width + x);
-}
-
-void ref_window_attention(const ref_shape *s, const ref_weights *w,
+static void attend_to_map(const winattn_block_desc *d, const ref_weights w,
                           const double *x, double *y)
 {
-    const geometry g = geometry_of(s, w->table);
-    const size_t windows = s->batch * g.windows[0] * g.windows[1];
-    const size_t tokens = s->window[0] * s->window[1];
-    const size_t c = s->channels, all = windows * tokens;
-    double *in = numbers(all * c), *qkv = numbers(all * 3 * c);
-    double *o = numbers(all * c);
-    for (size_t i = 0; i < all; i++) {
-        const long long from = token_at(&g, i / tokens, i % tokens);
-        if (from >= 0)
-            memcpy(in + i * c, x + (size_t)from * c, c * sizeof *x);
+    const test_case c = grid_of(d);
+    const size_t channels = d->channels, bytes = channels * sizeof *x;
+    grid_map map;
+    assert_true(grid_map_make(&c, &map));
+    const size_t of_map = map.windows * map.tokens;
+    double *in = numbers(d->batch * of_map * channels);
+    double *out = numbers(d->batch * of_map * channels);
+    const ref_mask mask = {.map = &map};
+    for (int back = 0; back < 2; back++) {
+        if (back)
+            ref_module(d, w, in, d->batch * map.windows, &mask, out);
+        for (size_t i = 0; i < d->batch * of_map; i++) {
+            const size_t token = map.token[i % of_map];
+            const size_t at =
+                (i / of_map * d->height * d->width + token) * channels;
+            if (token != GRID_NONE)
+                memcpy(back ? y + at : in + i * channels,
+                       back ? out + i * channels : x + at, bytes);
+        }
     }
-    ref_linear(in, w->qkv_weight, w->qkv_bias, all, c, 3 * c, qkv);
-    ref_attention(qkv, windows, tokens, c, s->heads,
-                  s->is_cosine ? w->logit_scale : NULL, block_bias, &g, o);
-    ref_linear(o, w->proj_weight, w->proj_bias, all, c, c, in);
-    for (size_t i = 0; i < all; i++) {
-        const long long to = token_at(&g, i / tokens, i % tokens);
-        if (to >= 0)
-            memcpy(y + (size_t)to * c, in + i * c, c * sizeof *y);
-    }
-    free(in);
-    free(qkv);
-    free(o);
+    grid_map_free(&map);
 }
 
 static void add(double *to, const double *x, size_t count)
@@ -236,28 +145,34 @@ static void add(double *to, const double *x, size_t count)
         to[i] += x[i];
 }
 
-void ref_block(const ref_shape *s, const ref_weights *w, double *map)
+void ref_block(const winattn_block_desc *d, const ref_weights w, double *map)
 {
-    const size_t rows = s->batch * s->height * s->width, c = s->channels;
+    const size_t rows = (size_t)d->batch * d->height * d->width;
+    const size_t c = d->channels, hidden = d->hidden;
+    const bool post_norm = d->order == WINATTN_POST_NORM;
+    const double eps = d->eps != 0 ? (double)d->eps : 1e-5;
     double *in = numbers(rows * c), *out = numbers(rows * c);
-    double *hidden = numbers(rows * s->hidden);
-    memcpy(in, map, rows * c * sizeof *in);
-    if (!s->post_norm)
-        ref_norm(map, w->norm1_weight, w->norm1_bias, rows, c, s->eps, in);
-    ref_window_attention(s, w, in, out);
-    if (s->post_norm)
-        ref_norm(out, w->norm1_weight, w->norm1_bias, rows, c, s->eps, out);
-    add(map, out, rows * c);
-    memcpy(in, map, rows * c * sizeof *in);
-    if (!s->post_norm)
-        ref_norm(map, w->norm2_weight, w->norm2_bias, rows, c, s->eps, in);
-    ref_linear(in, w->fc1_weight, w->fc1_bias, rows, c, s->hidden, hidden);
-    ref_gelu(hidden, rows * s->hidden);
-    ref_linear(hidden, w->fc2_weight, w->fc2_bias, rows, s->hidden, c, out);
-    if (s->post_norm)
-        ref_norm(out, w->norm2_weight, w->norm2_bias, rows, c, s->eps, out);
-    add(map, out, rows * c);
-    free(in);
-    free(out);
-    free(hidden);
+    double *between = numbers(rows * hidden);
+    for (int half = 0; half < 2; half++) {
+        const double *weight =
+            w[half ? WA_BLOCK_NORM2_WEIGHT : WA_BLOCK_NORM1_WEIGHT];
+        const double *bias =
+            w[half ? WA_BLOCK_NORM2_BIAS : WA_BLOCK_NORM1_BIAS];
+        memcpy(in, map, rows * c * sizeof *in);
+        if (!post_norm)
+            ref_norm(map, weight, bias, rows, c, eps, in);
+        if (half == 0) {
+            attend_to_map(d, w, in, out);
+        } else {
+            ref_linear(in, w[WA_BLOCK_FC1_WEIGHT], w[WA_BLOCK_FC1_BIAS], rows,
+                       c, hidden, between);
+            for (size_t i = 0; i < rows * hidden; i++)
+                between[i] *= (1 + erf(between[i] / sqrt(2.0))) / 2;
+            ref_linear(between, w[WA_BLOCK_FC2_WEIGHT], w[WA_BLOCK_FC2_BIAS],
+                       rows, hidden, c, out);
+        }
+        if (post_norm)
+            ref_norm(out, weight, bias, rows, c, eps, out);
+        add(map, out, rows * c);
+    }
 }

@@ -54,11 +54,47 @@ storage_kind kind_of(winattn_dtype dtype)
                                    : KIND_BF16;
 }
 
+/* What is to be freed: a buffer, then the memory that it may use. */
+typedef struct possession {
+    struct possession *next;
+    cl_mem buffer;
+    void *memory;
+} possession;
+
+static possession *all;
+
+static void keep(cl_mem buffer, void *memory)
+{
+    possession *p = malloc(sizeof *p);
+    assert_non_null(p);
+    *p = (possession){all, buffer, memory};
+    all = p;
+}
+
+void tensors_free(void)
+{
+    while (all) {
+        possession *p = all;
+        all = p->next;
+        if (p->buffer)
+            clReleaseMemObject(p->buffer);
+        free(p->memory);
+        free(p);
+    }
+}
+
+double *numbers(size_t count)
+{
+    double *value = calloc(count + 1, sizeof *value);
+    assert_non_null(value);
+    keep(NULL, value);
+    return value;
+}
+
 double *draw_numbers(uint64_t seed, size_t count, double scale)
 {
-    double *value = malloc((count + 1) * sizeof *value);
+    double *value = numbers(count);
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
-    assert_non_null(value);
     for (size_t i = 0; i < count; i++) {
         uint64_t z = state += 0x9e3779b97f4a7c15u; /* splitmix64 */
         z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -73,33 +109,37 @@ static bool in_odd_memory;
 
 void put_tensors_in_odd_memory(bool so) { in_odd_memory = so; }
 
+static cl_mem new_buffer(cl_mem_flags flags, size_t size, void *content)
+{
+    cl_int error;
+    cl_mem buffer = clCreateBuffer(device.context, CL_MEM_READ_WRITE | flags,
+                                   size, content, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    return buffer;
+}
+
 /* `bytes` are the elements; NULL: NaN. */
 static model_tensor make(storage_kind kind, const unsigned char *bytes,
                          size_t count, size_t before)
 {
     const size_t size = kind_size(kind);
     before = in_odd_memory ? (before + 15) / 16 * 16 : before;
-    const size_t all = (before + count + BEHIND) * size;
-    model_tensor t = {.kind = kind, .count = count, .before = before};
-    cl_int error;
+    const size_t room = (before + count + BEHIND) * size;
     unsigned char *content;
-    unsigned char *memory = odd_memory(all, size, &content);
+    unsigned char *memory = odd_memory(room, size, &content);
     assert_non_null(memory);
     if (bytes)
         memcpy(content + before * size, bytes, count * size);
-    t.value = calloc(count + 1, sizeof *t.value);
-    assert_non_null(t.value);
-    t.at.offset = before * size;
-    t.at.buffer = clCreateBuffer(
-        device.context,
-        CL_MEM_READ_WRITE |
-            (in_odd_memory ? CL_MEM_USE_HOST_PTR : CL_MEM_COPY_HOST_PTR),
-        all, content, &error);
-    assert_int_equal(error, CL_SUCCESS);
-    if (in_odd_memory)
-        t.memory = memory;
-    else
-        free(memory);
+    const model_tensor t = {
+        .kind = kind,
+        .count = count,
+        .before = before,
+        .value = numbers(count),
+        .at = {new_buffer(in_odd_memory ? CL_MEM_USE_HOST_PTR
+                                        : CL_MEM_COPY_HOST_PTR,
+                          room, content),
+               before * size}};
+    keep(t.at.buffer, memory);
     return t;
 }
 
@@ -121,10 +161,7 @@ model_tensor tensor_of(storage_kind kind, const double *value, size_t count,
 model_tensor tensor_drawn(storage_kind kind, uint64_t seed, size_t count,
                           double scale, size_t before)
 {
-    double *value = draw_numbers(seed, count, scale);
-    const model_tensor t = tensor_of(kind, value, count, before);
-    free(value);
-    return t;
+    return tensor_of(kind, draw_numbers(seed, count, scale), count, before);
 }
 
 model_tensor tensor_empty(storage_kind kind, size_t count, size_t before)
@@ -132,26 +169,17 @@ model_tensor tensor_empty(storage_kind kind, size_t count, size_t before)
     return make(kind, NULL, count, before);
 }
 
-void tensor_free(model_tensor *t)
-{
-    if (t->at.buffer)
-        clReleaseMemObject(t->at.buffer);
-    free(t->memory);
-    free(t->value);
-    memset(t, 0, sizeof *t);
-}
-
 void tensor_read(model_tensor *t)
 {
     const size_t size = kind_size(t->kind);
-    const size_t all = (t->before + t->count + BEHIND) * size;
-    unsigned char *content = malloc(all);
+    const size_t room = (t->before + t->count + BEHIND) * size;
+    unsigned char *content = malloc(room);
     assert_non_null(content);
     assert_int_equal(clFinish(device.queue), CL_SUCCESS);
     assert_int_equal(clEnqueueReadBuffer(device.queue, t->at.buffer, CL_TRUE,
-                                         0, all, content, 0, NULL, NULL),
+                                         0, room, content, 0, NULL, NULL),
                      CL_SUCCESS);
-    for (size_t i = 0; i < all; i++) {
+    for (size_t i = 0; i < room; i++) {
         const size_t element = i / size;
         if ((element < t->before || element >= t->before + t->count) &&
             content[i] != 0xff)
@@ -186,13 +214,9 @@ void assert_error(const char *what, const double *got, const double *want,
 cl_mem workspace_of_nans(size_t bytes)
 {
     unsigned char *content = malloc(bytes);
-    cl_int error;
     assert_non_null(content);
     memset(content, 0xff, bytes);
-    cl_mem buffer = clCreateBuffer(device.context,
-                                   CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                                   bytes, content, &error);
-    assert_int_equal(error, CL_SUCCESS);
-    free(content);
+    cl_mem buffer = new_buffer(CL_MEM_COPY_HOST_PTR, bytes, content);
+    keep(buffer, content);
     return buffer;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tensors of tests of models: numbers on the host, and on the device between
- * guards that nothing may write. Whatever fails here fails the test. Includes
- * cmocka. */
+ * guards that nothing may write. They are there until tensors_free. Whatever
+ * fails here fails the test. Includes cmocka. */
 #ifndef MODELS_TENSORS_H
 #define MODELS_TENSORS_H
 
@@ -14,8 +14,10 @@ typedef struct model_tensor {
     size_t count, before; /* elements; those in front of element 0 */
     double *value; /* of an input, as the kind holds them; else what was read
                     */
-    unsigned char *memory; /* the buffer's, if it is the test's */
 } model_tensor;
+
+/* Releases all that came from the functions below. */
+void tensors_free(void);
 
 /* ---- What is tested ---- */
 
@@ -37,7 +39,8 @@ const char *build_options(void);
 /* The kind of winattn_dtype. */
 storage_kind kind_of(winattn_dtype dtype);
 
-/* Numbers that a seed draws: from -1 to 1, times `scale`. */
+/* Zeros; then those that a seed draws: from -1 to 1, times `scale`. */
+double *numbers(size_t count);
 double *draw_numbers(uint64_t seed, size_t count, double scale);
 
 /* An input with these values, rounded to the kind; they are copied. `before`:
@@ -49,7 +52,6 @@ model_tensor tensor_drawn(storage_kind kind, uint64_t seed, size_t count,
                           double scale, size_t before);
 /* An output, whose elements and guards are NaN. */
 model_tensor tensor_empty(storage_kind kind, size_t count, size_t before);
-void tensor_free(model_tensor *t);
 
 /* From now on tensors are in such memory, which buffers use in place, and
  * offsets are multiples of 16 bytes. */

@@ -11,29 +11,55 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "block_weights.h"
 #include "kit/child.h"
 #include "reference.h"
-#include "winattn_models.h"
+#include "tensors.h"
 
 static const double tolerances[] = {
     [WINATTN_FP32] = 3e-6, [WINATTN_FP16] = 1e-3, [WINATTN_BF16] = 8e-3};
 
-static ref_shape shape_of(const winattn_block_desc *d)
+/* Drawn weights, on the device and in fp64. */
+typedef struct block_weights {
+    winattn_block_weights given;
+    ref_weights ref;
+} block_weights;
+
+static block_weights weights_drawn(const winattn_block_desc *d)
 {
-    return (ref_shape){.batch = d->batch,
-                       .height = d->height,
-                       .width = d->width,
-                       .channels = d->channels,
-                       .heads = d->heads,
-                       .hidden = d->hidden,
-                       .window = {d->window[0], d->window[1]},
-                       .shift = {d->shift[0], d->shift[1]},
-                       .eps = d->eps != 0 ? (double)d->eps : 1e-5,
-                       .is_cosine = d->variant == WINATTN_COSINE,
-                       .post_norm = d->order == WINATTN_POST_NORM,
-                       .rolls_first =
-                           d->grid_options == WINATTN_GRID_ROLL_FIRST};
+    /* a scale, too, where the variant has none */
+    const wa_block_shape shape = {
+        d->channels, d->hidden, d->heads, {d->window[0], d->window[1]}, true};
+    uint64_t extent[WA_BLOCK_TENSORS][2];
+    block_weights w;
+    winattn_tensor *given = &w.given.norm1_weight;
+    wa_block_extents(&shape, extent);
+    for (uint64_t i = 0; i < WA_BLOCK_TENSORS; i++) {
+        const size_t count = (size_t)(extent[i][0] * extent[i][1]);
+        const bool is_fp32 =
+            i == WA_BLOCK_LOGIT_SCALE ||
+            (i == WA_BLOCK_TABLE && d->table_dtype == WINATTN_TERM_FP32);
+        double *value = draw_numbers(100 + i, count,
+                                     i == WA_BLOCK_TABLE ? 2
+                                     : extent[i][1] == 1
+                                         ? 0.3
+                                         : sqrt(3.0 / (double)extent[i][1]));
+        for (size_t j = 0; j < count; j++)
+            value[j] +=
+                i == WA_BLOCK_NORM1_WEIGHT || i == WA_BLOCK_NORM2_WEIGHT ? 1
+                : i == WA_BLOCK_LOGIT_SCALE ? (j % 2 ? 5 : 2)
+                                            : 0;
+        /* no bias of keys, as Swin V2 has it */
+        if (i == WA_BLOCK_QKV_BIAS && d->variant == WINATTN_COSINE)
+            memset(value + d->channels, 0, d->channels * sizeof *value);
+        const model_tensor t =
+            tensor_of(is_fp32 ? KIND_FP32 : kind_of(d->dtype), value, count,
+                      i % 2 ? 8 : 3);
+        given[i] = t.at;
+        w.ref[i] = t.value;
+    }
+    if (d->variant != WINATTN_COSINE)
+        w.given.logit_scale.buffer = NULL;
+    return w;
 }
 
 /* ---- Blocks ---- */
@@ -62,7 +88,6 @@ static void run_block(const winattn_block_desc *desc, winattn_block *call,
     assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
     clReleaseEvent(event);
     clReleaseEvent(gate);
-    clReleaseMemObject(call->workspace.buffer);
 }
 
 static void check_block(const winattn_block_desc *given, bool in_place,
@@ -72,12 +97,10 @@ static void check_block(const winattn_block_desc *given, bool in_place,
     const size_t count = (size_t)d.batch * d.height * d.width * d.channels;
     model_tensor x = tensor_drawn(kind_of(d.dtype), 7, count, 2, 4);
     model_tensor y = tensor_empty(kind_of(d.dtype), count, 16);
-    block_weights w = weights_drawn(&d);
-    const ref_shape shape = shape_of(&d);
-    double *want = malloc(count * sizeof *want);
-    assert_non_null(want);
+    const block_weights w = weights_drawn(&d);
+    double *want = numbers(count);
     memcpy(want, x.value, count * sizeof *want);
-    ref_block(&shape, &w.ref, want);
+    ref_block(&d, w.ref, want);
     winattn_block call = {.struct_size = sizeof call,
                           .x = x.at,
                           .y = in_place ? x.at : y.at,
@@ -90,10 +113,7 @@ static void check_block(const winattn_block_desc *given, bool in_place,
     snprintf(what, sizeof what, "type %d, variant %d, %u x %u x %u x %u",
              d.dtype, d.variant, d.batch, d.height, d.width, d.channels);
     assert_error(what, result->value, want, count, tolerances[d.dtype]);
-    free(want);
-    weights_free(&w);
-    tensor_free(&x);
-    tensor_free(&y);
+    tensors_free();
 }
 
 typedef struct block_row {
@@ -163,26 +183,6 @@ static void blocks(void **state)
 
 /* ---- Modules ---- */
 
-typedef struct module_bias {
-    const winattn_window_attention_desc *d;
-    const size_t window[2];
-    const double *table, *mask;
-} module_bias;
-
-static double bias_of(const void *data, size_t window, size_t head,
-                      size_t query, size_t key)
-{
-    const module_bias *b = data;
-    const size_t tokens = b->window[0] * b->window[1];
-    double sum =
-        b->table[ref_entry(b->window, query, key) * b->d->heads + head];
-    if (b->mask)
-        sum +=
-            b->mask[(window % b->d->mask_windows * tokens + query) * tokens +
-                    key];
-    return sum;
-}
-
 /* In a child of fork; 0, or which call went wrong. */
 static int use_module(const void *data)
 {
@@ -214,7 +214,6 @@ static void run_module(const winattn_window_attention_desc *d,
         fail_msg("%s", winattn_last_reason());
     assert_int_equal(clFinish(device.queue), CL_SUCCESS);
     winattn_window_attention_plan_destroy(plan);
-    clReleaseMemObject(call->workspace.buffer);
 }
 
 static void check_module(winattn_dtype dtype, winattn_variant variant,
@@ -237,21 +236,16 @@ static void check_module(winattn_dtype dtype, winattn_variant variant,
                                      .channels = 48,
                                      .heads = 3,
                                      .hidden = 1};
-    const size_t c = d.channels, rows = 5 * 15, count = rows * c;
-    block_weights w = weights_drawn(&like);
+    const size_t count = 5 * 15 * d.channels;
+    const block_weights w = weights_drawn(&like);
     model_tensor x = tensor_drawn(kind_of(dtype), 7, count, 2, 8);
     model_tensor y = tensor_empty(kind_of(dtype), count, 1);
-    model_tensor mask = tensor_drawn(KIND_FP32, 8, masks * 15 * 15 + 1, 3, 2);
-    const module_bias bias = {
-        &d, {3, 5}, w.ref.table, masks ? mask.value : NULL};
-    double *qkv = malloc(3 * count * sizeof *qkv);
-    double *o = malloc(count * sizeof *o), *want = malloc(count * sizeof *o);
-    assert_true(qkv && o && want);
-    ref_linear(x.value, w.ref.qkv_weight, w.ref.qkv_bias, rows, c, 3 * c, qkv);
-    ref_attention(qkv, d.windows, 15, c, d.heads,
-                  variant == WINATTN_COSINE ? w.ref.logit_scale : NULL,
-                  bias_of, &bias, o);
-    ref_linear(o, w.ref.proj_weight, w.ref.proj_bias, rows, c, c, want);
+    const model_tensor mask =
+        tensor_drawn(KIND_FP32, 8, masks * 15 * 15 + 1, 3, 2);
+    const ref_mask added = {.added = masks ? mask.value : NULL,
+                            .windows = masks};
+    double *want = numbers(count);
+    ref_module(&like, w.ref, x.value, d.windows, &added, want);
     winattn_window_attention call = {.struct_size = sizeof call,
                                      .x = x.at,
                                      .qkv_weight = w.given.qkv_weight,
@@ -268,13 +262,7 @@ static void check_module(winattn_dtype dtype, winattn_variant variant,
     /* nothing is added to what was computed, which so shows in full */
     assert_error("module", (masks ? &x : &y)->value, want, count,
                  2 * tolerances[dtype]);
-    free(qkv);
-    free(o);
-    free(want);
-    weights_free(&w);
-    tensor_free(&x);
-    tensor_free(&y);
-    tensor_free(&mask);
+    tensors_free();
 }
 
 static void modules(void **state)
@@ -385,10 +373,10 @@ static void wrong_calls_are_refused(void **state)
     const size_t count = (size_t)d.height * d.width * d.channels;
     winattn_block_plan *plan;
     size_t bytes;
-    block_weights w = weights_drawn(&d);
-    model_tensor x = tensor_drawn(KIND_FP16, 7, count, 2, 0);
+    const block_weights w = weights_drawn(&d);
+    const model_tensor x = tensor_drawn(KIND_FP16, 7, count, 2, 0);
     model_tensor y = tensor_empty(KIND_FP16, count, 0);
-    model_tensor small = tensor_empty(KIND_FP16, 1, 0);
+    const model_tensor small = tensor_empty(KIND_FP16, 1, 0);
     assert_int_equal(
         winattn_block_plan_create(device.context, device.id, &d, &plan),
         WINATTN_SUCCESS);
@@ -415,11 +403,7 @@ static void wrong_calls_are_refused(void **state)
         WINATTN_SUCCESS);
     assert_in_range(needed, 200, 16384);
     winattn_block_plan_destroy(plan);
-    clReleaseMemObject(good.workspace.buffer);
-    weights_free(&w);
-    tensor_free(&x);
-    tensor_free(&y);
-    tensor_free(&small);
+    tensors_free();
 }
 
 int main(int count, char **arguments)

@@ -244,7 +244,7 @@ static void gelu_keeps_what_is_no_number(void **state)
 {
     (void)state;
     enum { ROWS = 6 };
-    static const double numbers[ROWS] = {INFINITY, NAN, 30, -30, 0, 1};
+    static const double odd[ROWS] = {INFINITY, NAN, 30, -30, 0, 1};
     static const double one = 1;
     for (int tier = WINATTN_TIER_CPU;
          tier <= (keeps_barriers() ? WINATTN_TIER_LOCAL : WINATTN_TIER_CPU);
@@ -255,8 +255,8 @@ static void gelu_keeps_what_is_no_number(void **state)
                                           .out_features = 1,
                                           .activation =
                                               WINATTN_ACTIVATION_GELU};
-        model_tensor x = tensor_of(KIND_FP32, numbers, ROWS, 0);
-        model_tensor weight = tensor_of(KIND_FP32, &one, 1, 0);
+        const model_tensor x = tensor_of(KIND_FP32, odd, ROWS, 0);
+        const model_tensor weight = tensor_of(KIND_FP32, &one, 1, 0);
         model_tensor y = tensor_empty(KIND_FP32, ROWS, 0);
         const winattn_linear call = {.struct_size = sizeof call,
                                      .rows = ROWS,
@@ -275,9 +275,7 @@ static void gelu_keeps_what_is_no_number(void **state)
         assert_true(isnan(y.value[1]));
         assert_true(y.value[2] == 30 && y.value[3] == 0 && y.value[4] == 0);
         assert_true(fabs(y.value[5] - 0.841344746) < 1e-6);
-        tensor_free(&x);
-        tensor_free(&weight);
-        tensor_free(&y);
+        tensors_free();
         winattn_linear_plan_destroy(plan);
     }
 }

@@ -110,8 +110,7 @@ static random_model some_model(void)
 
 static void model_free(random_model *m)
 {
-    run_free(&m->run);
-    free(m->pictures);
+    winattn_model_destroy(m->run.model);
     winattn_swin_weights_destroy(m->weights);
 }
 
@@ -149,8 +148,7 @@ static double *numbers_of(const random_model *m, size_t channels, bool planes)
 {
     const size_t area = (size_t)m->desc.height * m->desc.width;
     const winattn_model_call *call = &m->run.call;
-    double *to = malloc(m->desc.batch * area * channels * sizeof *to);
-    assert_non_null(to);
+    double *to = numbers(m->desc.batch * area * channels);
     for (size_t i = 0; i < m->desc.batch * area * channels; i++) {
         const size_t picture = i / (area * channels), c = i % channels;
         const size_t pixel = i / channels % area;
@@ -172,17 +170,17 @@ static void pictures_of_all_kinds(void **state)
     for (int kind = WINATTN_PICTURES_BYTES + 1;
          kind <= WINATTN_PICTURES_PLANES; kind++) {
         winattn_model_desc desc = m.desc;
-        double *numbers = numbers_of(&m, 3, kind == WINATTN_PICTURES_PLANES);
         desc.pictures = (winattn_pictures)kind;
-        model_run r = run_of(&desc, w, KIND_FP32, numbers);
+        model_run r =
+            run_of(&desc, w, KIND_FP32,
+                   numbers_of(&m, 3, kind == WINATTN_PICTURES_PLANES));
         run_enqueue(&r, device.queue);
         for (int i = 0; i < 2; i++)
             assert_alike("map", &r.maps[i], &m.run.maps[i]);
         assert_alike("features", &r.features, &m.run.features);
-        run_free(&r);
-        free(numbers);
+        winattn_model_destroy(r.model);
     }
-    double *weight = draw_numbers(1, w->config.classes * last, 0);
+    double *weight = numbers(w->config.classes * last);
     double bias[7], logits[2 * 7];
     for (size_t i = 0; i < w->config.classes * last; i++)
         weight[i] = kind_round(m.run.logits.kind, w->head_weight[i]);
@@ -192,8 +190,8 @@ static void pictures_of_all_kinds(void **state)
     tensor_read(&m.run.logits);
     assert_error("logits", m.run.logits.value, logits, 14,
                  some_dtype() == WINATTN_FP32 ? 1e-6 : 1e-3);
-    free(weight);
     model_free(&m);
+    tensors_free();
 }
 
 /* What is not asked for changes nothing, and is not written; the queue may run
@@ -216,17 +214,17 @@ static void outputs_are_independent(void **state)
     assert_unwritten(&some.run.maps[2]);
     model_free(&all);
     model_free(&some);
+    tensors_free();
 }
 
-static void use_workspace(model_run *r, size_t bytes, unsigned char *at)
+static cl_mem buffer_at(unsigned char *memory, size_t bytes)
 {
     cl_int error;
-    clReleaseMemObject(r->workspace);
-    r->workspace =
+    cl_mem buffer =
         clCreateBuffer(device.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                       bytes, at, &error);
+                       bytes, memory, &error);
     assert_int_equal(error, CL_SUCCESS);
-    r->call.workspace.buffer = r->workspace;
+    return buffer;
 }
 
 /* Buffers that use the caller's memory, from any element on, but for the
@@ -242,13 +240,14 @@ static void odd_memory_is_used(void **state)
     put_tensors_in_odd_memory(false);
     assert_status(winattn_model_workspace_size(m.run.model, &bytes), 0, "");
     unsigned char *memory = odd_memory(bytes, 8, &odd);
-    use_workspace(&m.run, bytes, odd);
+    cl_mem workspaces[] = {buffer_at(odd, bytes), buffer_at(odd + 8, bytes)};
+    m.run.call.workspace.buffer = workspaces[0];
     assert_status(
         winattn_enqueue_model(m.run.model, device.queue, &m.run.call, 0, NULL,
                               NULL),
         WINATTN_INVALID_LAYOUT,
         "the memory of the buffer of workspace starts on no multiple of 16");
-    use_workspace(&m.run, bytes, odd + 8);
+    m.run.call.workspace.buffer = workspaces[1];
     run_enqueue(&plain.run, device.queue);
     run_enqueue(&m.run, device.queue);
     for (int i = 0; i < 3; i++)
@@ -256,6 +255,9 @@ static void odd_memory_is_used(void **state)
     assert_alike("logits", &m.run.logits, &plain.run.logits);
     model_free(&plain);
     model_free(&m);
+    tensors_free();
+    for (int i = 0; i < 2; i++)
+        clReleaseMemObject(workspaces[i]);
     free(memory);
 }
 
@@ -306,6 +308,7 @@ static void threads_share_a_model(void **state)
         model_free(&models[i]);
     }
     model_free(&alone);
+    tensors_free();
 }
 
 /* In a child of fork; 0, or which call went wrong. */
@@ -363,6 +366,7 @@ static void wrong_calls_are_refused(void **state)
     assert_status(winattn_model_map_shape(r->model, 3, shape),
                   WINATTN_INVALID_ARGUMENT, "stage 3");
     model_free(&m);
+    tensors_free();
 }
 
 /* As timm's features_only: maps only. */
@@ -386,6 +390,7 @@ static void a_model_without_norm(void **state)
         assert_same(&m.run.maps[i], &all.run.maps[i]);
     model_free(&all);
     model_free(&m);
+    tensors_free();
 }
 
 static void wrong_models_are_refused(void **state)

@@ -98,17 +98,33 @@ static size_t inputs_of(const norm_case *c)
                           : c->rows * c->size * (c->tokens ? c->tokens : 1);
 }
 
+/* The four neighbours of each pair of rows and columns: even row and column;
+ * odd row; odd column; both. */
+static void find_neighbours(const norm_case *c, const double *map,
+                            double *rows)
+{
+    const size_t height = c->map[1], width = c->map[2];
+    const size_t channels = c->size / 4;
+    for (size_t b = 0; b < c->map[0]; b++, map += height * width * channels)
+        for (size_t y = 0; y < height; y += 2)
+            for (size_t x = 0; x < width; x += 2)
+                for (size_t part = 0; part < 4; part++, rows += channels) {
+                    const size_t row = y + part % 2, column = x + part / 2;
+                    if (row < height && column < width)
+                        memcpy(rows, map + (row * width + column) * channels,
+                               channels * sizeof *rows);
+                }
+}
+
 static double *expected(const norm_case *c, const double *from,
                         const double *other, const double *weight,
                         const double *bias, double eps)
 {
     const size_t tokens = c->tokens ? c->tokens : 1;
     const size_t rows = rows_of(c), all = rows * tokens;
-    double *x = calloc(all * c->size, sizeof *x);
-    double *y = calloc(rows * c->size, sizeof *y);
-    assert_true(x && y);
+    double *x = numbers(all * c->size), *y = numbers(rows * c->size);
     if (merges(c->job))
-        ref_neighbours(from, c->map[0], c->map[1], c->map[2], c->size / 4, x);
+        find_neighbours(c, from, x);
     else
         memcpy(x, from, all * c->size * sizeof *x);
     if (c->job != WA_ROW_MERGE)
@@ -119,7 +135,6 @@ static double *expected(const norm_case *c, const double *from,
     if (c->job == WA_ROW_NORM_ADD)
         for (size_t i = 0; i < rows * c->size; i++)
             y[i] += other[i];
-    free(x);
     return y;
 }
 
@@ -159,12 +174,7 @@ static void check_norm(const norm_case *c, winattn_dtype dtype, bool in_place)
     tensor_read(result);
     assert_error(what, result->value, want, count,
                  c->job == WA_ROW_MERGE ? 0 : tolerances[dtype]);
-    free(want);
-    tensor_free(&from);
-    tensor_free(&other);
-    tensor_free(&weight);
-    tensor_free(&bias);
-    tensor_free(&to);
+    tensors_free();
 }
 
 static void norms(void **state)
@@ -211,10 +221,7 @@ static void constant_and_distant_rows(void **state)
     assert_error("constant", to.value, want, CONSTANT * SIZE, 1e-5);
     assert_error("distant", to.value + CONSTANT * SIZE, want + CONSTANT * SIZE,
                  (ROWS - CONSTANT) * SIZE, 0x1p-22 * 1000 / sqrt(0.5));
-    tensor_free(&from);
-    tensor_free(&weight);
-    tensor_free(&bias);
-    tensor_free(&to);
+    tensors_free();
 }
 
 /* A NaN stays in its row. */
@@ -239,10 +246,7 @@ static void nans_stay(void **state)
     tensor_read(&to);
     for (int i = 0; i < ROWS * SIZE; i++)
         assert_int_equal(isnan(to.value[i]) != 0, i / SIZE == BAD);
-    free(x);
-    tensor_free(&from);
-    tensor_free(&weight);
-    tensor_free(&to);
+    tensors_free();
 }
 
 /* ---- Pictures ---- */
@@ -278,8 +282,7 @@ static double *patches_of(const embed_case *c, const double *pictures,
 {
     const size_t down = patches_along(c, 0), across = patches_along(c, 1);
     const size_t size = c->channels * c->patch[0] * c->patch[1];
-    double *to = malloc(c->batch * down * across * size * sizeof *to);
-    assert_non_null(to);
+    double *to = numbers(c->batch * down * across * size);
     *count = 0;
     for (size_t p = 0; p < c->batch * down * across; p++)
         for (size_t i = 0; i < size; i++) {
@@ -333,10 +336,7 @@ static void check_patches(const embed_case *c, winattn_dtype dtype)
     run(desc, &call);
     tensor_read(&to);
     assert_error("patches", to.value, want, count, tolerances[dtype]);
-    free(drawn);
-    free(want);
-    tensor_free(&from);
-    tensor_free(&to);
+    tensors_free();
 }
 
 static void patches(void **state)

@@ -34,8 +34,7 @@ static wa_safetensors *truth_file(const char *source)
     return truth;
 }
 
-/* A tensor of a picture, NULL if there is none; its numbers are to be freed.
- */
+/* A tensor of a picture, NULL if there is none. */
 static double *truth_of(const wa_safetensors *truth, size_t picture,
                         const char *part, const wa_file_tensor **found)
 {
@@ -46,13 +45,13 @@ static double *truth_of(const wa_safetensors *truth, size_t picture,
         return NULL;
     const size_t count = (size_t)(*found)->count;
     float *values = malloc(count * sizeof *values);
-    double *numbers = malloc(count * sizeof *numbers);
-    assert_true(values && numbers);
+    double *wide = numbers(count);
+    assert_non_null(values);
     assert_status(wa_tensor_floats(*found, values), 0, "");
     for (size_t i = 0; i < count; i++)
-        numbers[i] = values[i];
+        wide[i] = values[i];
     free(values);
-    return numbers;
+    return wide;
 }
 
 /* What is compared with the truth, and what it is called there. */
@@ -86,9 +85,7 @@ static void check_outputs(const char *source, winattn_dtype dtype,
         snprintf(what, sizeof what, "%s, type %d, picture %zu, %s", source,
                  dtype, picture, name);
         assert_error(what, got->value, want, got->count, most);
-        free(want);
     }
-    free(errors);
 }
 
 static void check_source(const char *source, winattn_dtype dtype)
@@ -107,8 +104,8 @@ static void check_source(const char *source, winattn_dtype dtype)
         model_run r = run_of(&desc, weights, KIND_FP32, input);
         run_enqueue(&r, device.queue);
         check_outputs(source, dtype, truth, picture, &r);
-        run_free(&r);
-        free(input);
+        winattn_model_destroy(r.model);
+        tensors_free();
     }
     assert_true(picture > 0);
     wa_safetensors_close(truth);

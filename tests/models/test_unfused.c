@@ -8,10 +8,9 @@
  *
  * tiny: of a few tokens only, for simulators. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "tensors.h"
+#include "model_run.h"
 #include "unfused/unfused.h"
 
 /* Relative to the fused model's logits: each rounds what the other keeps in
@@ -19,76 +18,39 @@
 static const double most[] = {
     [WINATTN_FP32] = 2e-5, [WINATTN_FP16] = 1e-2, [WINATTN_BF16] = 8e-2};
 
-typedef struct unfused_case {
-    winattn_swin_weights *weights;
-    winattn_model *model;
-    unfused *made;
-    winattn_model_call call;
-    cl_mem workspace;
-    model_tensor pictures;
-} unfused_case;
-
-/* Of c->weights, and pictures [batch][channels][height][width]. */
-static void make_case(unfused_case *c, winattn_dtype dtype,
-                      const uint64_t extent[4], const double *pictures)
+/* Of pictures [batch][channels][height][width]: logits of both. */
+static void check_model(const winattn_swin_weights *weights,
+                        winattn_dtype dtype, const uint64_t extent[4],
+                        const double *pictures)
 {
-    cl_int error;
+    char what[96];
     size_t bytes;
-    const winattn_model_desc desc = {.struct_size = sizeof desc,
-                                     .dtype = dtype,
-                                     .tier = tier_under_test(),
+    unfused *made;
+    const winattn_model_desc desc = {.dtype = dtype,
                                      .batch = (cl_uint)extent[0],
                                      .height = (cl_uint)extent[2],
                                      .width = (cl_uint)extent[3],
-                                     .pictures = WINATTN_PICTURES_PLANES,
-                                     .build_options = build_options()};
-    c->call.struct_size = sizeof c->call;
-    if (winattn_model_create(device.context, device.id, &desc, c->weights,
-                             &c->model) != WINATTN_SUCCESS ||
-        unfused_create(c->model, c->weights, build_options(), &c->made) !=
-            WINATTN_SUCCESS)
+                                     .pictures = WINATTN_PICTURES_PLANES};
+    model_run with = run_of(&desc, weights, KIND_FP32, pictures);
+    model_tensor without = tensor_empty(kind_of(dtype), with.logits.count, 8);
+    winattn_model_call call = with.call;
+    if (unfused_create(with.model, weights, build_options(), &made) !=
+        WINATTN_SUCCESS)
         fail_msg("%s\n%s", winattn_last_reason(), winattn_last_build_log());
-    assert_status(winattn_model_workspace_size(c->model, &bytes), 0, "");
     /* it takes more memory than the fused model, and says so */
-    assert_true(unfused_bytes(c->made) > bytes);
-    c->workspace =
-        clCreateBuffer(device.context, CL_MEM_READ_WRITE, bytes, NULL, &error);
-    assert_int_equal(error, CL_SUCCESS);
-    c->pictures =
-        tensor_of(KIND_FP32, pictures,
-                  (size_t)(extent[0] * extent[1] * extent[2] * extent[3]), 4);
-    c->call.pictures = c->pictures.at;
-    c->call.workspace.buffer = c->workspace;
-}
-
-static void free_case(unfused_case *c)
-{
-    unfused_destroy(c->made);
-    winattn_model_destroy(c->model);
-    winattn_swin_weights_destroy(c->weights);
-    clReleaseMemObject(c->workspace);
-    tensor_free(&c->pictures);
-}
-
-/* Logits of both. */
-static void check_case(unfused_case *c, winattn_dtype dtype, size_t count)
-{
-    char what[96];
-    model_tensor with = tensor_empty(kind_of(dtype), count, 1);
-    model_tensor without = tensor_empty(kind_of(dtype), count, 8);
-    c->call.logits = with.at;
-    assert_status(
-        winattn_enqueue_model(c->model, device.queue, &c->call, 0, NULL, NULL),
-        0, "");
-    c->call.logits = without.at;
-    assert_status(unfused_enqueue(c->made, device.queue, &c->call), 0, "");
-    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
-    tensor_read(&with);
+    assert_status(winattn_model_workspace_size(with.model, &bytes), 0, "");
+    assert_true(unfused_bytes(made) > bytes);
+    run_enqueue(&with, device.queue);
+    call.logits = without.at;
+    assert_status(unfused_enqueue(made, device.queue, &call), 0, "");
+    tensor_read(&with.logits);
     tensor_read(&without);
     snprintf(what, sizeof what, "type %d, against fused", dtype);
-    assert_error(what, without.value, with.value, count, most[dtype]);
-    tensor_free(&with);
-    tensor_free(&without);
+    assert_error(what, without.value, with.logits.value, without.count,
+                 most[dtype]);
+    unfused_destroy(made);
+    winattn_model_destroy(with.model);
+    tensors_free();
 }
 
 /* Of both generations. */
@@ -109,7 +71,7 @@ static void check_row(const unfused_row *row, cl_uint generation,
                       winattn_dtype dtype)
 {
     const uint64_t *n = row->extent;
-    unfused_case c = {0};
+    winattn_swin_weights *weights;
     winattn_swin_config config = {.struct_size = sizeof config,
                                   .generation = generation,
                                   .in_channels = (cl_uint)n[1],
@@ -121,13 +83,11 @@ static void check_row(const unfused_row *row, cl_uint generation,
     memcpy(config.heads, row->heads, sizeof row->heads);
     memcpy(config.window, row->window, sizeof row->window);
     memcpy(config.hidden, row->hidden, sizeof row->hidden);
-    double *pictures =
-        draw_numbers(generation, (size_t)(n[0] * n[1] * n[2] * n[3]), 1);
-    assert_status(winattn_swin_weights_random(&config, 1, &c.weights), 0, "");
-    make_case(&c, dtype, n, pictures);
-    check_case(&c, dtype, (size_t)n[0] * config.classes);
-    free_case(&c);
-    free(pictures);
+    assert_status(winattn_swin_weights_random(&config, 1, &weights), 0, "");
+    check_model(
+        weights, dtype, n,
+        draw_numbers(generation, (size_t)(n[0] * n[1] * n[2] * n[3]), 1));
+    winattn_swin_weights_destroy(weights);
 }
 
 static void each_row(void **state)
