@@ -242,12 +242,13 @@ static void list_backward(random_state *r, const level_desc *desc,
 }
 
 /* Of a plan with both passes, only one may need it. */
-static void workspace_size(const level_desc *desc, const void *plan,
-                           const level_call *call, size_t *size, bool *is_sure)
+static winattn_status workspace_size(const level_desc *desc, const void *plan,
+                                     const level_call *call, size_t *size,
+                                     bool *is_sure)
 {
     (void)call;
-    winattn_plan_workspace_size(plan, size);
     *is_sure = desc->u.core.passes != 3 && size_of(&desc->u.core).windows != 0;
+    return winattn_plan_workspace_size(plan, size);
 }
 
 static const char *fault(const level_desc *desc, const level_call *call,

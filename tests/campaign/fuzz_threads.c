@@ -24,7 +24,6 @@
 
 #define THREADS 8
 #define THINGS 30 /* that a thread does in a round */
-#define MOST_LEVELS 4
 
 static campaign_options wanted = {
     .count_option = "--rounds", .seed = 1, .count = 3, .folder = ""};
@@ -36,11 +35,11 @@ static struct {
     cl_device_id id;
     cl_context context;
     cl_mem memory;
-    void *plans[MOST_LEVELS];
+    void *plans[LEVELS];
 } shared[DEVICES];
-static level_desc descs[MOST_LEVELS]; /* of the shared plans */
+static level_desc descs[LEVELS]; /* of the shared plans */
 /* Of shared[0]; whoever takes a plan from here owns it. */
-static _Atomic(void *) places[MOST_LEVELS];
+static _Atomic(void *) places[LEVELS];
 static const char *program;
 static unsigned long seed;
 static atomic_ulong plans, calls, handed, blobs, findings;
@@ -55,25 +54,6 @@ void report(const char *what, const char *detail)
 
 /* ---- Plans and calls ---- */
 
-/* All tensors in one buffer that is large enough for them, each in a place of
- * its own. */
-static void give_tensors(random_state *r, const level_desc *desc,
-                         const call_kind *kind, cl_mem memory, bool is_wrong,
-                         level_call *given)
-{
-    slot_list slots = {.count = 0};
-    winattn_tensor at = {memory, (cl_ulong)MOST_SLOTS << 24};
-    kind->list(r, desc, given, &slots);
-    memcpy(given->bytes, &kind->size, sizeof kind->size);
-    memcpy(given->bytes + kind->workspace, &at, sizeof at);
-    /* the first tensor of all calls is needed */
-    for (size_t i = is_wrong ? 1 : 0; i < slots.count; i++) {
-        at.offset = (cl_ulong)i << 24;
-        if (slots.all[i].is_wanted)
-            memcpy(given->bytes + slots.all[i].place, &at, sizeof at);
-    }
-}
-
 static void call(random_state *r, const level_desc *desc,
                  const call_kind *kind, const void *plan, int device,
                  cl_command_queue queue)
@@ -84,7 +64,10 @@ static void call(random_state *r, const level_desc *desc,
     memset(&given, 0, sizeof given);
     if (kind->draw_small)
         kind->draw_small(r, &given);
-    give_tensors(r, desc, kind, shared[device].memory, is_wrong, &given);
+    const size_t first =
+        level_give_tensors(r, desc, kind, shared[device].memory, &given);
+    if (is_wrong)
+        memset(given.bytes + first, 0, sizeof(winattn_tensor));
     standin_forget();
     const winattn_status status =
         kind->enqueue(plan, queue, given.bytes, 0, NULL, &event);

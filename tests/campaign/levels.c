@@ -118,6 +118,15 @@ level_desc level_make(random_state *r, const level *of)
     return made;
 }
 
+void level_set(level_desc *desc, const char *name, cl_ulong value)
+{
+    const field_list *list = desc->of->fields;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->all[i].name, name) == 0)
+            memcpy(desc->u.bytes + list->all[i].place, &value,
+                   list->all[i].bytes);
+}
+
 void level_print(const level_desc *desc, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "%s:", desc->of->name);
@@ -126,4 +135,21 @@ void level_print(const level_desc *desc, char *text, size_t size)
     if (desc->of->config_fields && used < size)
         print_fields(desc->of->config_fields, &desc->config, text + used,
                      size - used);
+}
+
+size_t level_give_tensors(random_state *r, const level_desc *desc,
+                          const call_kind *kind, cl_mem memory,
+                          level_call *call)
+{
+    slot_list slots = {.count = 0};
+    winattn_tensor at = {memory, (cl_ulong)MOST_SLOTS << 24};
+    kind->list(r, desc, call, &slots);
+    memcpy(call->bytes, &kind->size, sizeof kind->size);
+    memcpy(call->bytes + kind->workspace, &at, sizeof at);
+    for (size_t i = 0; i < slots.count; i++) {
+        at.offset = (cl_ulong)i << 24;
+        if (slots.all[i].is_wanted)
+            memcpy(call->bytes + slots.all[i].place, &at, sizeof at);
+    }
+    return slots.all[0].place;
 }

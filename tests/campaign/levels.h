@@ -122,9 +122,9 @@ typedef struct call_kind {
     void (*list)(random_state *r, const level_desc *desc,
                  const level_call *call, slot_list *slots);
     /* *is_sure: a call without so many bytes must be refused */
-    void (*workspace_size)(const level_desc *desc, const void *plan,
-                           const level_call *call, size_t *size,
-                           bool *is_sure);
+    winattn_status (*workspace_size)(const level_desc *desc, const void *plan,
+                                     const level_call *call, size_t *size,
+                                     bool *is_sure);
     winattn_status (*enqueue)(const void *plan, cl_command_queue queue,
                               const void *call, cl_uint wait_count,
                               const cl_event *wait_list, cl_event *event);
@@ -164,15 +164,25 @@ typedef struct level {
     size_t kind_count;
 } level;
 
-/* Those of the program. */
+/* Those of the program, of models in this order. */
+enum { LEVEL_LINEAR, LEVEL_ATTENTION, LEVEL_BLOCK, LEVEL_MODEL, LEVELS };
 extern const level levels[];
 extern const size_t level_count;
 
 const level *level_draw(random_state *r);
 /* Draws a descriptor, which is right unless it is spoilt. */
 level_desc level_make(random_state *r, const level *of);
+/* Sets a field of the descriptor, where it has one of that name. */
+void level_set(level_desc *desc, const char *name, cl_ulong value);
 /* The fields that are not 0, in one line. */
 void level_print(const level_desc *desc, char *text, size_t size);
+
+/* Gives a call the tensors that list() wants, all in one buffer that is large
+ * enough, each in a place of its own; returns where in the call the first of
+ * them is, which is needed. */
+size_t level_give_tensors(random_state *r, const level_desc *desc,
+                          const call_kind *kind, cl_mem memory,
+                          level_call *call);
 
 /* The functions of plans that are of a type as their names say. */
 #define PLAN_FUNCTIONS(type)                                                  \

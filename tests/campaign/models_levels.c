@@ -204,17 +204,20 @@ static void draw_small_linear(random_state *r, level_desc *made)
                                    .in_features = 96,
                                    .out_features = 100 + 8 * below(r, 4),
                                    .layer_norm = CL_TRUE,
-                                   .has_bias = CL_TRUE};
+                                   .has_bias = CL_TRUE,
+                                   .activation = WINATTN_ACTIVATION_GELU,
+                                   .has_residual = CL_TRUE};
     made->u.linear = d;
 }
 
 static void draw_small_attention(random_state *r, level_desc *made)
 {
     const winattn_window_attention_desc d = {.struct_size = sizeof d,
-                                             .windows = 5,
+                                             .windows = 12,
                                              .window = {4, 4},
                                              .channels = 32,
-                                             .heads = 2};
+                                             .heads = 2,
+                                             .mask_windows = 4};
     (void)r;
     made->u.attention = d;
 }
@@ -235,8 +238,9 @@ static void draw_small_block(random_state *r, level_desc *made)
 
 static void draw_small_model(random_state *r, level_desc *made)
 {
+    /* maps of 9 x 12 and 5 x 6 */
     const winattn_model_desc d = {
-        .struct_size = sizeof d, .batch = 2, .height = 33, .width = 40};
+        .struct_size = sizeof d, .batch = 2, .height = 36, .width = 50};
     const winattn_swin_config config = {.struct_size = sizeof config,
                                         .generation = 2,
                                         .in_channels = 3,
@@ -338,14 +342,14 @@ ENQUEUE_FUNCTION(block)
 ENQUEUE_FUNCTION(model)
 
 #define WORKSPACE_FUNCTION(type, ...)                                         \
-    static void workspace_of_##type(const level_desc *desc, const void *plan, \
-                                    const level_call *call, size_t *size,     \
-                                    bool *is_sure)                            \
+    static winattn_status workspace_of_##type(                                \
+        const level_desc *desc, const void *plan, const level_call *call,     \
+        size_t *size, bool *is_sure)                                          \
     {                                                                         \
         (void)desc;                                                           \
         (void)call;                                                           \
-        type##_workspace_size(plan, __VA_ARGS__);                             \
         *is_sure = true;                                                      \
+        return type##_workspace_size(plan, __VA_ARGS__);                      \
     }
 WORKSPACE_FUNCTION(winattn_linear_plan, call->linear.rows, size)
 WORKSPACE_FUNCTION(winattn_window_attention_plan, size)
@@ -396,26 +400,26 @@ static const call_kind model_call = {
     .destroy = destroy_##plan, .describe = describe_##plan,                   \
     .kinds = &member##_call, .kind_count = 1
 const level levels[] = {
-    {.name = "linear",
-     .weight = 3,
-     .desc_least = sizeof(winattn_linear_desc),
-     LEVEL(linear, winattn_linear_desc, winattn_linear_plan)},
-    {.name = "window attention",
-     .weight = 2,
-     .desc_least = sizeof(winattn_window_attention_desc),
-     LEVEL(attention, winattn_window_attention_desc,
-           winattn_window_attention_plan)},
-    {.name = "block",
-     .weight = 2,
-     .desc_least = offsetof(winattn_block_desc, grid_options),
-     LEVEL(block, winattn_block_desc, winattn_block_plan)},
-    {.name = "model",
-     .weight = 1,
-     .desc_least = sizeof(winattn_model_desc),
-     .config_fields = &config_list,
-     .prepare = draw_weights,
-     .release = release_weights,
-     .check = check_map_shapes,
-     LEVEL(model, winattn_model_desc, winattn_model)},
+    [LEVEL_LINEAR] = {.name = "linear",
+                      .weight = 3,
+                      .desc_least = sizeof(winattn_linear_desc),
+                      LEVEL(linear, winattn_linear_desc, winattn_linear_plan)},
+    [LEVEL_ATTENTION] = {.name = "window attention",
+                         .weight = 2,
+                         .desc_least = sizeof(winattn_window_attention_desc),
+                         LEVEL(attention, winattn_window_attention_desc,
+                               winattn_window_attention_plan)},
+    [LEVEL_BLOCK] = {.name = "block",
+                     .weight = 2,
+                     .desc_least = offsetof(winattn_block_desc, grid_options),
+                     LEVEL(block, winattn_block_desc, winattn_block_plan)},
+    [LEVEL_MODEL] = {.name = "model",
+                     .weight = 1,
+                     .desc_least = sizeof(winattn_model_desc),
+                     .config_fields = &config_list,
+                     .prepare = draw_weights,
+                     .release = release_weights,
+                     .check = check_map_shapes,
+                     LEVEL(model, winattn_model_desc, winattn_model)},
 };
 const size_t level_count = sizeof levels / sizeof *levels;

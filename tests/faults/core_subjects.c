@@ -2,27 +2,41 @@
  * The functions of winattn.h, and scenarios in which they are called. */
 #include "subjects.h"
 
+/* Of the pass that has this number. */
+static winattn_status call_pass(world *w, size_t pass)
+{
+    const level_desc desc = {.of = levels, .u.core = w->is->desc};
+    return world_call(w, &desc, w->plan, &levels->kinds[pass]);
+}
+
+static winattn_status enqueue_forward(world *w) { return call_pass(w, 0); }
+
+static winattn_status enqueue_backward(world *w) { return call_pass(w, 1); }
+
 const subject subjects[] = {
-    {"plan_create", {NULL}, create_plan},
-    {"plan_create, programs kept", {create_programs}, create_plan},
-    {"plan_create, imported", {create_programs, import_blob}, create_plan},
-    {"plan_create, rows loaded", {load_rows}, create_plan},
-    {"plan_describe", {create_plan}, describe_plan},
-    {"plan_workspace_size", {create_plan}, workspace_size},
-    {"enqueue_forward", {create_plan}, enqueue_forward},
-    {"enqueue_backward", {create_plan}, enqueue_backward},
-    {"programs_create", {NULL}, create_programs},
-    {"programs_import", {create_programs}, import_blob},
-    {"programs_export", {create_programs, create_plan}, export_blob},
-    {"programs_export, imported", {create_programs, import_blob}, export_blob},
-    {"load_tuning", {NULL}, load_rows},
-    {"load_tuning, again", {load_rows}, load_rows},
-    {"set_cache_dir", {NULL}, set_folder},
+    {"plan_create", {NULL}, create_plan, 1},
+    {"plan_create, programs kept", {create_programs}, create_plan, 1},
+    {"plan_create, imported", {create_programs, import_blob}, create_plan, 1},
+    {"plan_create, rows loaded", {load_rows}, create_plan, 1},
+    {"plan_describe", {create_plan}, describe_plan, 1},
+    {"plan_workspace_size", {create_plan}, workspace_size, 1},
+    {"enqueue_forward", {create_plan}, enqueue_forward, 1},
+    {"enqueue_backward", {create_plan}, enqueue_backward, 1},
+    {"programs_create", {NULL}, create_programs, 1},
+    {"programs_import", {create_programs}, import_blob, 1},
+    {"programs_export", {create_programs, create_plan}, export_blob, 1},
+    {"programs_export, imported",
+     {create_programs, import_blob},
+     export_blob,
+     1},
+    {"load_tuning", {NULL}, load_rows, 1},
+    {"load_tuning, again", {load_rows}, load_rows, 1},
+    {"set_cache_dir", {NULL}, set_folder, 1},
 };
 const size_t subject_count = sizeof subjects / sizeof *subjects;
 
 const subject subject_of_blob = {
-    "blob", {create_programs, create_plan, create_other_plan}, NULL};
+    "blob", {create_programs, create_plan, create_other_plan}, NULL, 1};
 
 bool subject_applies(const scenario *is, const subject *of)
 {
@@ -33,17 +47,13 @@ bool subject_applies(const scenario *is, const subject *of)
 /* Nothing of the library's can do without an allocation or a call where there
  * is no cache, nobody exports, no unit is remembered and nothing is refused.
  */
-bool subject_needs_all(const scenario *is, const subject *of)
+bool subject_needs_all(const world *w, const subject *of)
 {
-    return !is->has_cache && !is->refused &&
-           is->desc.variant == WINATTN_SLIDING && !of->prepare[0];
+    return !w->is->has_cache && !w->is->refused &&
+           w->is->desc.variant == WINATTN_SLIDING && !of->prepare[0];
 }
 
-bool subjects_begin(const char *folder)
-{
-    (void)folder;
-    return true;
-}
+void subjects_begin(const char *folder) { (void)folder; }
 
 void subjects_end(world *w) { forget_rows(w); }
 

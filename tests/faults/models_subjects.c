@@ -7,49 +7,40 @@
 #include "subjects.h"
 
 const subject subjects[] = {
-    {"linear_plan_create", {NULL}, create_linear},
-    {"linear_plan_create, imported",
-     {create_programs, import_blob},
-     create_linear},
-    {"linear_plan_workspace_size", {create_linear}, linear_workspace},
-    {"linear_plan_describe", {create_linear}, describe_linear},
-    {"enqueue_linear", {create_linear}, enqueue_linear},
-    {"window_attention_plan_create", {NULL}, create_attention},
-    {"window_attention_plan_workspace_size",
-     {create_attention},
-     attention_workspace},
-    {"window_attention_plan_describe", {create_attention}, describe_attention},
-    {"enqueue_window_attention", {create_attention}, enqueue_attention},
-    {"block_plan_create", {NULL}, create_block},
-    {"block_plan_create, programs kept", {create_programs}, create_block},
-    {"block_plan_workspace_size", {create_block}, block_workspace},
-    {"block_plan_describe", {create_block}, describe_block},
-    {"enqueue_block", {create_block}, enqueue_block},
-    {"swin_config_find", {NULL}, find_config},
-    {"swin_weights_open", {NULL}, open_weights},
-    {"swin_weights_open, windows beside", {NULL}, open_weights_beside},
-    {"swin_weights_open, shards", {NULL}, open_weights_shards},
-    {"swin_weights_random", {NULL}, draw_weights},
-    {"swin_weights_config", {draw_weights}, weights_config},
-    {"swin_weights_describe", {draw_weights}, describe_weights},
-    {"fit_picture", {NULL}, fit_picture},
-    {"model_create", {draw_weights}, create_model},
-    {"model_create, imported",
+    {"create", {draw_weights}, create_object, LEVELS},
+    {"create, programs kept",
+     {create_programs, draw_weights},
+     create_object,
+     LEVELS},
+    {"create, imported",
      {create_programs, import_blob, draw_weights},
-     create_model},
-    {"model_workspace_size", {draw_weights, create_model}, model_workspace},
-    {"model_map_shape", {draw_weights, create_model}, map_shape},
-    {"model_describe", {draw_weights, create_model}, describe_model},
-    {"enqueue_model", {draw_weights, create_model}, enqueue_model},
+     create_object,
+     LEVELS},
+    {"workspace_size",
+     {draw_weights, create_object},
+     object_workspace,
+     LEVELS},
+    {"describe", {draw_weights, create_object}, describe_object, LEVELS},
+    {"enqueue", {draw_weights, create_object}, enqueue_object, LEVELS},
+    {"model_map_shape", {draw_weights, create_model}, map_shape, 1},
+    {"swin_config_find", {NULL}, find_config, 1},
+    {"swin_weights_open", {NULL}, open_weights, 1},
+    {"swin_weights_open, windows beside", {NULL}, open_weights_beside, 1},
+    {"swin_weights_open, shards", {NULL}, open_weights_shards, 1},
+    {"swin_weights_random", {NULL}, draw_weights, 1},
+    {"swin_weights_config", {draw_weights}, weights_config, 1},
+    {"swin_weights_describe", {draw_weights}, describe_weights, 1},
+    {"fit_picture", {NULL}, fit_picture, 1},
 };
 const size_t subject_count = sizeof subjects / sizeof *subjects;
 
 /* The plans of winattn.h are made after each failure, whatever the subject. */
-const subject subject_of_blob = {
-    "blob",
-    {create_programs, create_plan, create_other_plan, create_linear,
-     create_attention, create_block, draw_weights, create_model},
-    NULL};
+const subject subject_of_blob = {"blob",
+                                 {create_programs, create_plan,
+                                  create_other_plan, draw_weights,
+                                  create_objects},
+                                 NULL,
+                                 1};
 
 /* What reads files needs cJSON. */
 bool subject_applies(const scenario *is, const subject *of)
@@ -62,14 +53,15 @@ bool subject_applies(const scenario *is, const subject *of)
 
 /* A plan of a device with a matrix unit can do without what the self-test
  * needs. */
-bool subject_needs_all(const scenario *is, const subject *of)
+bool subject_needs_all(const world *w, const subject *of)
 {
     return of->call == draw_weights || of->call == fit_picture ||
-           (of->call == create_linear && !of->prepare[0] && !is->has_cache &&
-            strcmp(is->device, "PoCL") == 0);
+           (of->call == create_object && w->level == LEVEL_LINEAR &&
+            of->prepare[0] == draw_weights && !w->is->has_cache &&
+            strcmp(w->is->device, "PoCL") == 0);
 }
 
-bool subjects_begin(const char *folder) { return models_set_folder(folder); }
+void subjects_begin(const char *folder) { models_set_folder(folder); }
 
 void subjects_end(world *w)
 {

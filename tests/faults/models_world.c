@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Linear layers, window attention, blocks, weights and models that are small,
- * and have all that such things can have. */
+ * Plans, weights and models of the campaign's levels, which are small. */
 #define _GNU_SOURCE /* memmem */
 #include "models_world.h"
 
@@ -8,15 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/safetensors.h"
-#include "models/shards.h"
+#include "kit/scratch.h"
+#include "models/files.h"
 
 static struct {
-    winattn_linear_plan *linear;
-    winattn_window_attention_plan *attention;
-    winattn_block_plan *block;
+    void *object[LEVELS]; /* plans, and a model */
     winattn_swin_weights *weights;
-    winattn_model *model;
 } made;
 
 static char beside[1024]; /* the file with a config.json */
@@ -24,12 +20,27 @@ static char shard_index[1024];
 
 void models_end(void)
 {
-    winattn_linear_plan_destroy(made.linear);
-    winattn_window_attention_plan_destroy(made.attention);
-    winattn_block_plan_destroy(made.block);
-    winattn_model_destroy(made.model);
+    for (size_t i = 0; i < LEVELS; i++)
+        levels[i].destroy(made.object[i]);
     winattn_swin_weights_destroy(made.weights);
     memset(&made, 0, sizeof made);
+}
+
+/* Of Swin or Swin V2, in the scenario's type. */
+static level_desc desc_of(const world *w, size_t which)
+{
+    const bool is_v2 = w->is->generation == 2;
+    random_state r = random_seeded(1);
+    level_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.of = &levels[which];
+    desc.of->draw_small(&r, &desc);
+    desc.config.generation = w->is->generation;
+    desc.weights = made.weights;
+    level_set(&desc, "dtype", w->is->desc.dtype);
+    level_set(&desc, "variant", is_v2 ? WINATTN_COSINE : WINATTN_DOT);
+    level_set(&desc, "order", is_v2 ? WINATTN_POST_NORM : WINATTN_PRE_NORM);
+    return desc;
 }
 
 /* ---- Outcomes ---- */
@@ -40,17 +51,6 @@ static bool agrees(winattn_status status, const void *handle)
     return status == WINATTN_SUCCESS ? handle && !winattn_last_reason()[0]
                                      : !handle;
 }
-
-/* A new handle takes the place of the one before. */
-#define KEEP(status, place, handle, destroy)                                  \
-    do {                                                                      \
-        if (!agrees(status, handle))                                          \
-            return WINATTN_INVALID_ARGUMENT; /* nobody expects that here */   \
-        if ((status) != WINATTN_SUCCESS)                                      \
-            return status;                                                    \
-        destroy(place);                                                       \
-        (place) = (handle);                                                   \
-    } while (0)
 
 /* A description may be too long to be kept: its length and a sum are the
  * outcome. Where programs come from follows from what the cache has. */
@@ -76,206 +76,103 @@ static winattn_status give_text(world *w, winattn_status status, size_t needed)
     return status;
 }
 
-#define DESCRIBE(object, function)                                            \
-    winattn_status describe_##object(world *w)                                \
-    {                                                                         \
-        size_t needed = 0;                                                    \
-        const winattn_status status =                                         \
-            function(made.object, MOST_TEXT, text, &needed);                  \
-        return give_text(w, status, needed);                                  \
-    }
+/* ---- Plans and models ---- */
 
-static winattn_status give_size(world *w, winattn_status status, size_t size)
+winattn_status describe_object(world *w)
 {
+    size_t needed = 0;
+    const winattn_status status = levels[w->level].describe(
+        made.object[w->level], MOST_TEXT, text, &needed);
+    return give_text(w, status, needed);
+}
+
+/* A new one takes the place of the one before. */
+winattn_status create_object(world *w)
+{
+    const level_desc desc = desc_of(w, w->level);
+    void *object = w;
+    const winattn_status status =
+        desc.of->create(&desc, desc.u.bytes, w->context, w->id, &object);
+    if (!agrees(status, object))
+        return WINATTN_INVALID_ARGUMENT; /* nobody expects that here */
+    if (status != WINATTN_SUCCESS)
+        return status;
+    desc.of->destroy(made.object[w->level]);
+    made.object[w->level] = object;
+    return describe_object(w);
+}
+
+winattn_status create_model(world *w)
+{
+    w->level = LEVEL_MODEL;
+    return create_object(w);
+}
+
+winattn_status create_objects(world *w)
+{
+    winattn_status status = WINATTN_SUCCESS;
+    for (w->level = 0; w->level < LEVELS && status == WINATTN_SUCCESS;
+         w->level++)
+        status = create_object(w);
+    return status;
+}
+
+winattn_status object_workspace(world *w)
+{
+    const level_desc desc = desc_of(w, w->level);
+    const level_call call = {.linear = {.rows = 1000}};
+    size_t size = 0;
+    bool is_sure;
+    const winattn_status status = desc.of->kinds->workspace_size(
+        &desc, made.object[w->level], &call, &size, &is_sure);
     snprintf(w->outcome, sizeof w->outcome, "%zu bytes", size);
     return status;
 }
 
-/* Of the object, and of what else the function takes. */
-#define WORKSPACE(object, function, ...)                                      \
-    winattn_status object##_workspace(world *w)                               \
-    {                                                                         \
-        size_t size = 0;                                                      \
-        const winattn_status status = function(__VA_ARGS__, &size);           \
-        return give_size(w, status, size);                                    \
-    }
-
-/* ---- Linear layers ---- */
-
-DESCRIBE(linear, winattn_linear_plan_describe)
-
-winattn_status create_linear(world *w)
+winattn_status map_shape(world *w)
 {
-    winattn_linear_desc desc = {.struct_size = sizeof desc};
-    winattn_linear_plan *plan = (void *)w;
-    desc.dtype = w->is->desc.dtype;
-    desc.in_features = 96;
-    desc.out_features = 200;
-    desc.layer_norm = desc.has_bias = desc.has_residual = CL_TRUE;
-    desc.activation = WINATTN_ACTIVATION_GELU;
+    cl_uint shape[4] = {0, 0, 0, 0};
     const winattn_status status =
-        winattn_linear_plan_create(w->context, w->id, &desc, &plan);
-    KEEP(status, made.linear, plan, winattn_linear_plan_destroy);
-    return describe_linear(w);
+        winattn_model_map_shape(made.object[LEVEL_MODEL], 1, shape);
+    snprintf(w->outcome, sizeof w->outcome, "%u x %u x %u x %u", shape[0],
+             shape[1], shape[2], shape[3]);
+    return status;
 }
 
-WORKSPACE(linear, winattn_linear_plan_workspace_size, made.linear, 1000)
-
-winattn_status enqueue_linear(world *w)
+winattn_status enqueue_object(world *w)
 {
-    const winattn_tensor all = {w->memory, 0};
-    const winattn_linear call = {.struct_size = sizeof call,
-                                 .rows = 1000,
-                                 .x = all,
-                                 .weight = all,
-                                 .bias = all,
-                                 .norm_weight = all,
-                                 .norm_bias = all,
-                                 .residual = all,
-                                 .y = all,
-                                 .workspace = all};
-    cl_event event = NULL;
-    standin_forget();
-    const winattn_status status =
-        winattn_enqueue_linear(made.linear, w->queue, &call, 0, NULL, &event);
-    return world_end_call(w, status, event);
-}
-
-/* ---- Window attention ---- */
-
-DESCRIBE(attention, winattn_window_attention_plan_describe)
-
-winattn_status create_attention(world *w)
-{
-    winattn_window_attention_desc desc = {.struct_size = sizeof desc};
-    winattn_window_attention_plan *plan = (void *)w;
-    desc.dtype = w->is->desc.dtype;
-    desc.variant = w->is->generation == 2 ? WINATTN_COSINE : WINATTN_DOT;
-    desc.windows = 12;
-    desc.window[0] = desc.window[1] = 4;
-    desc.channels = 32;
-    desc.heads = 2;
-    desc.mask_windows = 4;
-    const winattn_status status =
-        winattn_window_attention_plan_create(w->context, w->id, &desc, &plan);
-    KEEP(status, made.attention, plan, winattn_window_attention_plan_destroy);
-    return describe_attention(w);
-}
-
-WORKSPACE(attention, winattn_window_attention_plan_workspace_size,
-          made.attention)
-
-winattn_status enqueue_attention(world *w)
-{
-    const winattn_tensor all = {w->memory, 0};
-    winattn_window_attention call = {.struct_size = sizeof call,
-                                     .x = all,
-                                     .qkv_weight = all,
-                                     .qkv_bias = all,
-                                     .proj_weight = all,
-                                     .proj_bias = all,
-                                     .table = all,
-                                     .mask = all,
-                                     .y = all,
-                                     .workspace = all};
-    cl_event event = NULL;
-    if (w->is->generation == 2)
-        call.logit_scale = all;
-    standin_forget();
-    const winattn_status status = winattn_enqueue_window_attention(
-        made.attention, w->queue, &call, 0, NULL, &event);
-    return world_end_call(w, status, event);
-}
-
-/* ---- Blocks ---- */
-
-DESCRIBE(block, winattn_block_plan_describe)
-
-winattn_status create_block(world *w)
-{
-    const bool is_v2 = w->is->generation == 2;
-    winattn_block_desc desc = {.struct_size = sizeof desc};
-    winattn_block_plan *plan = (void *)w;
-    desc.dtype = w->is->desc.dtype;
-    desc.variant = is_v2 ? WINATTN_COSINE : WINATTN_DOT;
-    desc.order = is_v2 ? WINATTN_POST_NORM : WINATTN_PRE_NORM;
-    desc.batch = 2;
-    desc.height = 9; /* padded */
-    desc.width = 12;
-    desc.window[0] = desc.window[1] = 4;
-    desc.shift[0] = desc.shift[1] = 2;
-    desc.channels = 32;
-    desc.heads = 2;
-    desc.hidden = 128;
-    const winattn_status status =
-        winattn_block_plan_create(w->context, w->id, &desc, &plan);
-    KEEP(status, made.block, plan, winattn_block_plan_destroy);
-    return describe_block(w);
-}
-
-WORKSPACE(block, winattn_block_plan_workspace_size, made.block)
-
-winattn_status enqueue_block(world *w)
-{
-    const winattn_tensor all = {w->memory, 0};
-    winattn_block call = {.struct_size = sizeof call,
-                          .x = all,
-                          .y = all,
-                          .weights = {.norm1_weight = all,
-                                      .norm1_bias = all,
-                                      .qkv_weight = all,
-                                      .qkv_bias = all,
-                                      .proj_weight = all,
-                                      .proj_bias = all,
-                                      .norm2_weight = all,
-                                      .norm2_bias = all,
-                                      .fc1_weight = all,
-                                      .fc1_bias = all,
-                                      .fc2_weight = all,
-                                      .fc2_bias = all,
-                                      .table = all},
-                          .workspace = all};
-    cl_event event = NULL;
-    if (w->is->generation == 2)
-        call.weights.logit_scale = all;
-    standin_forget();
-    const winattn_status status =
-        winattn_enqueue_block(made.block, w->queue, &call, 0, NULL, &event);
-    return world_end_call(w, status, event);
+    const level_desc desc = desc_of(w, w->level);
+    return world_call(w, &desc, made.object[w->level], desc.of->kinds);
 }
 
 /* ---- Weights ---- */
 
-/* Two stages, the second of odd maps, shifted blocks, and a head. */
-static winattn_swin_config config_of(const world *w)
+winattn_status describe_weights(world *w)
 {
-    const winattn_swin_config config = {.struct_size = sizeof config,
-                                        .generation = w->is->generation,
-                                        .in_channels = 3,
-                                        .patch = {4, 4},
-                                        .channels = 32,
-                                        .stages = 2,
-                                        .depths = {2, 1},
-                                        .heads = {2, 4},
-                                        .window = {{4, 4}, {4, 4}},
-                                        .hidden = {128, 256},
-                                        .classes = 10};
-    return config;
+    size_t needed = 0;
+    const winattn_status status =
+        winattn_swin_weights_describe(made.weights, MOST_TEXT, text, &needed);
+    return give_text(w, status, needed);
 }
 
 static winattn_status keep_weights(world *w, winattn_status status,
                                    winattn_swin_weights *weights)
 {
-    KEEP(status, made.weights, weights, winattn_swin_weights_destroy);
+    if (!agrees(status, weights))
+        return WINATTN_INVALID_ARGUMENT;
+    if (status != WINATTN_SUCCESS)
+        return status;
+    winattn_swin_weights_destroy(made.weights);
+    made.weights = weights;
     return describe_weights(w);
 }
 
 winattn_status draw_weights(world *w)
 {
-    const winattn_swin_config config = config_of(w);
+    const level_desc desc = desc_of(w, LEVEL_MODEL);
     winattn_swin_weights *weights = (void *)w;
     const winattn_status status =
-        winattn_swin_weights_random(&config, 7, &weights);
+        winattn_swin_weights_random(&desc.config, 7, &weights);
     return keep_weights(w, status, weights);
 }
 
@@ -299,8 +196,6 @@ winattn_status open_weights_shards(world *w)
 {
     return open_file(w, shard_index);
 }
-
-DESCRIBE(weights, winattn_swin_weights_describe)
 
 static winattn_status give_config(world *w, winattn_status status,
                                   const winattn_swin_config *config)
@@ -354,98 +249,20 @@ bool models_read_files(void)
     return status != WINATTN_UNSUPPORTED_PROBLEM;
 }
 
-static bool copy_file(const char *from, const char *to)
+void models_set_folder(const char *folder)
 {
-    static char bytes[1 << 20];
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    const size_t size = in ? fread(bytes, 1, sizeof bytes, in) : 0;
-    const bool written = out && fwrite(bytes, 1, size, out) == size;
-    if (in)
-        fclose(in);
-    return out && fclose(out) == 0 && written && size > 0;
-}
-
-static bool split(const char *path, const char *folder)
-{
-    wa_safetensors *file;
-    if (wa_safetensors_open(path, &file) != WINATTN_SUCCESS)
-        return false;
-    const bool written = write_shards(file, folder, 2);
-    wa_safetensors_close(file);
-    return written;
-}
-
-bool models_set_folder(const char *folder)
-{
+    static const char windows[] = "{\"model_type\":\"swinv2\","
+                                  "\"window_size\":4,\"image_size\":[64,96]}";
     char path[1100];
     snprintf(beside, sizeof beside, "%s/model.safetensors", folder);
-    if (!copy_file(GOLDEN_FOLDER "/sources/transformers_v2/model.safetensors",
-                   beside)) {
-        perror(beside);
-        return false;
-    }
+    copy_source("transformers_v2", beside);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    write_bytes(path, windows, strlen(windows));
     snprintf(shard_index, sizeof shard_index,
              "%s/model.safetensors.index.json", folder);
-    if (models_read_files() && !split(beside, folder)) {
-        perror(shard_index);
-        return false;
+    if (models_read_files()) {
+        wa_safetensors *file = tensors_of("transformers_v2");
+        write_shards(file, folder, 2);
+        wa_safetensors_close(file);
     }
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    FILE *file = fopen(path, "wb");
-    if (file)
-        fputs("{\"model_type\":\"swinv2\",\"window_size\":4,"
-              "\"image_size\":[64,96]}",
-              file);
-    if (!file || fclose(file) != 0) {
-        perror(path);
-        return false;
-    }
-    return true;
-}
-
-/* ---- Models ---- */
-
-DESCRIBE(model, winattn_model_describe)
-
-winattn_status create_model(world *w)
-{
-    winattn_model_desc desc = {.struct_size = sizeof desc};
-    winattn_model *model = (void *)w;
-    desc.dtype = w->is->desc.dtype;
-    desc.batch = 2;
-    desc.height = 36; /* maps of 9 x 12 and 5 x 6 */
-    desc.width = 50;
-    const winattn_status status =
-        winattn_model_create(w->context, w->id, &desc, made.weights, &model);
-    KEEP(status, made.model, model, winattn_model_destroy);
-    return describe_model(w);
-}
-
-WORKSPACE(model, winattn_model_workspace_size, made.model)
-
-winattn_status map_shape(world *w)
-{
-    cl_uint shape[4] = {0, 0, 0, 0};
-    const winattn_status status =
-        winattn_model_map_shape(made.model, 1, shape);
-    snprintf(w->outcome, sizeof w->outcome, "%u x %u x %u x %u", shape[0],
-             shape[1], shape[2], shape[3]);
-    return status;
-}
-
-winattn_status enqueue_model(world *w)
-{
-    const winattn_tensor all = {w->memory, 0};
-    const winattn_model_call call = {.struct_size = sizeof call,
-                                     .pictures = all,
-                                     .mean = {0.5f, 0.5f, 0.5f},
-                                     .deviation = {0.2f, 0.2f, 0.2f},
-                                     .logits = all,
-                                     .maps = {all},
-                                     .workspace = all};
-    cl_event event = NULL;
-    standin_forget();
-    const winattn_status status =
-        winattn_enqueue_model(made.model, w->queue, &call, 0, NULL, &event);
-    return world_end_call(w, status, event);
 }

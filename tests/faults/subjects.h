@@ -13,6 +13,7 @@ typedef struct subject {
     const char *name;
     step *prepare[MOST_PREPARED]; /* up to a NULL */
     step *call;
+    size_t levels; /* it is one of each of them, from the first on */
 } subject;
 
 extern const subject subjects[];
@@ -27,11 +28,10 @@ extern const subject subject_of_blob;
 bool subject_applies(const scenario *is, const subject *of);
 
 /* Can nothing in it do without an allocation or a call? */
-bool subject_needs_all(const scenario *is, const subject *of);
+bool subject_needs_all(const world *w, const subject *of);
 
-/* Before the first world: makes files in the folder, which is there. False,
- * after it said why, if it cannot. */
-bool subjects_begin(const char *folder);
+/* Before the first world: makes files in the folder, which is there. */
+void subjects_begin(const char *folder);
 /* Before a world is closed: gives back what is not in it. */
 void subjects_end(world *w);
 

@@ -106,11 +106,12 @@ winattn_status describe_plan(world *w)
     return status;
 }
 
-static winattn_status make_plan(world *w, const winattn_desc *given)
+static winattn_status make_plan(world *w, cl_uint more_channels)
 {
-    winattn_desc desc = *given;
+    winattn_desc desc = w->is->desc;
     winattn_plan *plan = (void *)w;
     desc.struct_size = sizeof desc;
+    desc.head_dim += more_channels;
     const winattn_status status =
         winattn_plan_create(w->context, w->id, &desc, &plan);
     if ((status == WINATTN_SUCCESS) != (plan != NULL) ||
@@ -120,26 +121,13 @@ static winattn_status make_plan(world *w, const winattn_desc *given)
         return status;
     winattn_plan_destroy(w->plan);
     w->plan = plan;
+    describe_plan(w);
     return status;
 }
 
-winattn_status create_plan(world *w)
-{
-    const winattn_status status = make_plan(w, &w->is->desc);
-    if (status == WINATTN_SUCCESS)
-        describe_plan(w);
-    return status;
-}
+winattn_status create_plan(world *w) { return make_plan(w, 0); }
 
-winattn_status create_other_plan(world *w)
-{
-    winattn_desc desc = w->is->desc;
-    desc.head_dim += 8;
-    const winattn_status status = make_plan(w, &desc);
-    if (status == WINATTN_SUCCESS)
-        describe_plan(w);
-    return status;
-}
+winattn_status create_other_plan(world *w) { return make_plan(w, 8); }
 
 winattn_status create_programs(world *w)
 {
@@ -213,6 +201,9 @@ winattn_status workspace_size(world *w)
 
 /* ---- Calls ---- */
 
+/* Of what calls may leave out. */
+#define CALL_SEED 1
+
 /* Kernels, sizes and arguments that are no buffers. */
 static unsigned long sum_of_launches(void)
 {
@@ -232,8 +223,19 @@ static unsigned long sum_of_launches(void)
     return sum;
 }
 
-winattn_status world_end_call(world *w, winattn_status status, cl_event event)
+winattn_status world_call(world *w, const level_desc *desc, const void *plan,
+                          const call_kind *kind)
 {
+    random_state r = random_seeded(CALL_SEED);
+    level_call call;
+    cl_event event = NULL;
+    memset(&call, 0, sizeof call);
+    if (kind->draw_small)
+        kind->draw_small(&r, &call);
+    level_give_tensors(&r, desc, kind, w->memory, &call);
+    standin_forget();
+    const winattn_status status =
+        kind->enqueue(plan, w->queue, call.bytes, 0, NULL, &event);
     if ((status == WINATTN_SUCCESS) != (event != NULL))
         return WINATTN_INVALID_ARGUMENT;
     if (event)
@@ -241,58 +243,4 @@ winattn_status world_end_call(world *w, winattn_status status, cl_event event)
     snprintf(w->outcome, sizeof w->outcome, "%zu launches, %lx",
              world_launches(w), sum_of_launches());
     return status;
-}
-
-winattn_status enqueue_forward(world *w)
-{
-    const winattn_desc *d = &w->is->desc;
-    const winattn_tensor all = {w->memory, 0};
-    winattn_forward f = {.struct_size = sizeof f,
-                         .q = all,
-                         .k = all,
-                         .v = all,
-                         .o = all,
-                         .lse = all,
-                         .workspace = all};
-    cl_event event = NULL;
-    if (d->bias != WINATTN_BIAS_NONE)
-        f.bias = all;
-    if (d->mask == WINATTN_MASK_ADDITIVE)
-        f.mask = all;
-    if (d->mask == WINATTN_MASK_REGIONS)
-        f.query_regions = f.key_regions = all;
-    if (d->variant == WINATTN_COSINE)
-        f.logit_scale = all;
-    standin_forget();
-    const winattn_status status =
-        winattn_enqueue_forward(w->plan, w->queue, &f, 0, NULL, &event);
-    return world_end_call(w, status, event);
-}
-
-winattn_status enqueue_backward(world *w)
-{
-    const winattn_desc *d = &w->is->desc;
-    const winattn_tensor all = {w->memory, 0};
-    winattn_backward b = {.struct_size = sizeof b,
-                          .q = all,
-                          .k = all,
-                          .v = all,
-                          .d_o = all,
-                          .dq = all,
-                          .dk = all,
-                          .dv = all,
-                          .workspace = all};
-    cl_event event = NULL;
-    if (d->bias != WINATTN_BIAS_NONE)
-        b.bias = b.dbias = all;
-    if (d->mask == WINATTN_MASK_ADDITIVE)
-        b.mask = all;
-    if (d->mask == WINATTN_MASK_REGIONS)
-        b.query_regions = b.key_regions = all;
-    if (d->variant == WINATTN_COSINE)
-        b.logit_scale = b.d_logit_scale = all;
-    standin_forget();
-    const winattn_status status =
-        winattn_enqueue_backward(w->plan, w->queue, &b, 0, NULL, &event);
-    return world_end_call(w, status, event);
 }

@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
+#include "campaign/levels.h"
 #include "standin.h"
-#include "winattn.h"
 
 typedef struct scenario {
     const char *name;
@@ -33,6 +33,7 @@ typedef struct world {
     cl_mem memory;
     winattn_plan *plan;
     winattn_programs *programs;
+    size_t level;                  /* whose objects the steps make and use */
     unsigned char blob[MOST_BLOB]; /* of all that the scenario's plan builds */
     size_t blob_size;
     char outcome[MOST_OUTCOME]; /* of the last step that succeeded, as text */
@@ -52,12 +53,12 @@ unsigned world_files(void);
  * it gives is in w->outcome then. None of them allocates by itself. */
 typedef winattn_status step(world *w);
 step create_plan, create_other_plan, create_programs, import_blob, export_blob,
-    load_rows, forget_rows, set_folder, describe_plan, workspace_size,
-    enqueue_forward, enqueue_backward;
+    load_rows, forget_rows, set_folder, describe_plan, workspace_size;
 
-/* At the end of a step that enqueues: it must have an event, or have failed.
- * The outcome is what it launched since standin_forget. */
-winattn_status world_end_call(world *w, winattn_status status, cl_event event);
+/* Makes a call of that kind, which must have an event, or have failed. The
+ * outcome is what it launched. */
+winattn_status world_call(world *w, const level_desc *desc, const void *plan,
+                          const call_kind *kind);
 
 /* Launches on the caller's queue since standin_forget. */
 size_t world_launches(const world *w);

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "base/text.h"
+#include "kit/scratch.h"
 
 #define HEADER_SIZE 65536
 
@@ -21,6 +23,15 @@ const char *source_path(const char *source)
     snprintf(path, sizeof path, "%s/sources/%s/model.safetensors",
              GOLDEN_FOLDER, source);
     return path;
+}
+
+void copy_source(const char *source, const char *path)
+{
+    wa_file_map map;
+    assert_int_equal(wa_file_map_open(source_path(source), &map),
+                     WA_FILE_READ);
+    write_bytes(path, map.bytes, map.size);
+    wa_file_map_close(&map);
 }
 
 static file_bytes assemble(const char *header, const unsigned char *data,
@@ -99,6 +110,54 @@ file_bytes file_edited(const wa_safetensors *file, edit_tensor *edit,
     free(header);
     return made;
 }
+
+/* ---- Shards ---- */
+
+typedef struct share {
+    unsigned shard, shards, next;
+} share;
+
+static void keep_share(file_edit *tensor, void *data)
+{
+    share *s = data;
+    tensor->dropped = s->next++ % s->shards != s->shard;
+}
+
+static void shard_name(unsigned shard, unsigned shards, char name[64])
+{
+    snprintf(name, 64, "model-%05u-of-%05u.safetensors", shard + 1, shards);
+}
+
+void write_shards(const wa_safetensors *file, const char *folder,
+                  unsigned shards)
+{
+    char path[4500], name[64], index[HEADER_SIZE];
+    uint64_t size = 0;
+    for (unsigned i = 0; i < shards; i++) {
+        const file_bytes shard =
+            file_edited(file, keep_share, &(share){i, shards, 0});
+        shard_name(i, shards, name);
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        write_bytes(path, shard.bytes, shard.size);
+        free(shard.bytes);
+    }
+    for (size_t i = 0; i < wa_safetensors_count(file); i++)
+        size += wa_safetensors_at(file, i)->size;
+    snprintf(index, sizeof index,
+             "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
+             "  \"weight_map\": {",
+             (unsigned long long)size);
+    for (size_t i = 0; i < wa_safetensors_count(file); i++) {
+        shard_name((unsigned)i % shards, shards, name);
+        wa_append(index, sizeof index, "%s\n    \"%s\": \"%s\"", i ? "," : "",
+                  wa_safetensors_at(file, i)->name, name);
+    }
+    wa_append(index, sizeof index, "\n  }\n}\n");
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
+    write_bytes(path, index, strlen(index));
+}
+
+/* ---- Sources ---- */
 
 wa_swin_weights *opened(const char *source)
 {

@@ -13,6 +13,7 @@ extern const char *const sources[];
 
 /* The path of a source's weights; until the next call. */
 const char *source_path(const char *source);
+void copy_source(const char *source, const char *path);
 
 /* A source, opened with what stands beside it, and its tensors. */
 wa_swin_weights *opened(const char *source);
@@ -51,5 +52,12 @@ typedef void edit_tensor(file_edit *tensor, void *data);
  * has more, zeros follow, where it has fewer, they are cut. */
 file_bytes file_edited(const wa_safetensors *file, edit_tensor *edit,
                        void *data);
+
+/* Splits the file as transformers does: writes
+ * model-00001-of-0000N.safetensors and so on, with an n-th of its tensors
+ * each, and model.safetensors.index.json.
+ */
+void write_shards(const wa_safetensors *file, const char *folder,
+                  unsigned shards);
 
 #endif
