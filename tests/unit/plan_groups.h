@@ -5,10 +5,10 @@
 
 #include "kit/group.h"
 
-extern const test_group plan_backward, plan_choices, plan_contract, plan_dealt,
-    plan_grid, plan_matrix, plan_purity, plan_refusals, plan_rows, plan_wgmma;
+extern const test_group plan_backward, plan_choices, plan_dealt, plan_options,
+    plan_rows, plan_tiers, plan_wgmma;
 
-/* Makes expected_plans.inc. */
+/* Prints expected_plans.inc as it were now, for problems that stand there. */
 void print_choices(void);
 
 #endif

@@ -46,9 +46,14 @@ wa_plan plan_after(const wa_problem *p, const wa_device *device, wa_pass pass,
     return plan;
 }
 
+wa_pass pass_of(const wa_problem *p)
+{
+    return p->passes[WA_BACKWARD] ? WA_BACKWARD : WA_FORWARD;
+}
+
 wa_plan plan_of(const wa_problem *p, const wa_device *device)
 {
-    return plan_after(p, device, WA_FORWARD, &none);
+    return plan_after(p, device, pass_of(p), &none);
 }
 
 wa_plan backward_plan_of(const wa_problem *p, const wa_device *device)
@@ -73,11 +78,9 @@ bool has_proven_unit(const wa_device *device)
 
 bool suits_matrix(const wa_problem *p, const wa_device *device, wa_pass pass)
 {
-    return device->matrix_unit &&
-           (p->variant != WINATTN_SLIDING || pass == WA_FORWARD ||
-            p->dtype != WINATTN_FP32) &&
-           (p->dtype != WINATTN_FP32 ||
-            (p->allows_tf32 && device->matrix_unit->has_tf32));
+    return device->matrix_unit && (p->dtype != WINATTN_FP32 ||
+                                   (pass == WA_FORWARD && p->allows_tf32 &&
+                                    device->matrix_unit->has_tf32));
 }
 
 winattn_tier best_tier(const wa_problem *p, const wa_device *device,
@@ -87,20 +90,6 @@ winattn_tier best_tier(const wa_problem *p, const wa_device *device,
            : has_proven_unit(device) && suits_matrix(p, device, pass)
                ? WINATTN_TIER_MATRIX
                : WINATTN_TIER_LOCAL;
-}
-
-bool plan_or_refusal(const wa_problem *p, const wa_device *device,
-                     wa_plan *plan)
-{
-    if (wa_plan_make(p, device, WA_FORWARD, &none, plan) == WINATTN_SUCCESS)
-        return true;
-    if (p->tier == WINATTN_TIER_MATRIX &&
-        !suits_matrix(p, device, WA_FORWARD) &&
-        strstr(winattn_last_reason(), "tier matrix: "))
-        return false;
-    if (device->loop_limit == 0 || !strstr(winattn_last_reason(), "loops"))
-        fail_msg("%s: %s", device->name, winattn_last_reason());
-    return false;
 }
 
 bool has_define(const char *defines, const char *name, unsigned value)

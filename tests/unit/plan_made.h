@@ -20,8 +20,11 @@ const wa_device *device_named(const char *name);
 /* Of a case, which must be right. */
 wa_problem problem_of(const char *text);
 
-/* The plan of a pass, which must be there; plan_after: as what failed before
- * taught. */
+/* The pass that the problem's text names. */
+wa_pass pass_of(const wa_problem *p);
+
+/* The plan of that pass, or the other one; it must be there. plan_after: as
+ * what failed before taught. */
 wa_plan plan_after(const wa_problem *p, const wa_device *device, wa_pass pass,
                    const wa_exclusions *failed);
 wa_plan plan_of(const wa_problem *p, const wa_device *device);
@@ -42,11 +45,6 @@ bool suits_matrix(const wa_problem *p, const wa_device *device, wa_pass pass);
 /* The one that was made for such a device and problem. */
 winattn_tier best_tier(const wa_problem *p, const wa_device *device,
                        wa_pass pass);
-
-/* A forward plan. A device that ends loops early computes small problems only,
- * and says so. */
-bool plan_or_refusal(const wa_problem *p, const wa_device *device,
-                     wa_plan *plan);
 
 bool has_define(const char *defines, const char *name, unsigned value);
 /* 0 if the options do not have it. */

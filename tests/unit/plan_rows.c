@@ -135,7 +135,7 @@ static void loaded_rows_are_taken(const wa_problem *p, const wa_device *h200)
     assert_true(backward.tuned);
     assert_non_null(strstr(backward.reason, "loaded"));
     assert_int_equal(backward.schedule.windows_per_group, 2);
-    assert_legal_backward(p, h200, &backward, "loaded");
+    assert_legal(p, h200, &backward, "loaded");
 }
 
 /* By name, for regions, and the same again; a wrong line adds nothing. */
@@ -272,8 +272,7 @@ static void wild_rows(void **state)
         load(text);
         p.tier = matrix ? WINATTN_TIER_MATRIX : WINATTN_TIER_LOCAL;
         if (matrix &&
-            (!suits_matrix(&p, h200, kernel < 2 ? WA_FORWARD : WA_BACKWARD) ||
-             (kernel >= 2 && p.dtype == WINATTN_FP32)))
+            !suits_matrix(&p, h200, kernel < 2 ? WA_FORWARD : WA_BACKWARD))
             continue;
         if (kernel < 2) {
             const wa_plan plan = plan_of(&p, h200);
@@ -285,7 +284,7 @@ static void wild_rows(void **state)
         } else {
             const wa_plan plan = backward_plan_of(&p, h200);
             taken += plan.tuned;
-            assert_legal_backward(&p, h200, &plan, text);
+            assert_legal(&p, h200, &plan, text);
         }
     }
     assert_in_range(taken, 5, 3000);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels with wgmma: on which devices, for which problems and in which shapes
- * they are taken, and what a plan says where they are not. */
+ * Kernels with wgmma: on which devices they are taken, and what a plan says
+ * where they are not. What is taken stands in the table of plan_choices.c. */
 #include <string.h>
 
 #include "plan/family.h"
@@ -18,18 +18,6 @@
 #define WINDOWS BACK "windows=900 heads=6 dim=32 "
 #define BACK_MAPS BACK "grid=2 batch=40 heads=6 dim=32 "
 
-static wa_pass pass_of(const wa_problem *p)
-{
-    return p->passes[WA_BACKWARD] ? WA_BACKWARD : WA_FORWARD;
-}
-
-static void assert_legal_plan(const wa_problem *p, const wa_device *device,
-                              const wa_plan *plan, const char *what)
-{
-    (plan->pass == WA_FORWARD ? assert_legal
-                              : assert_legal_backward)(p, device, plan, what);
-}
-
 /* Has it these kernels? They go with what it says of itself. */
 static bool has_wgmma(const wa_plan *plan)
 {
@@ -40,203 +28,19 @@ static bool has_wgmma(const wa_plan *plan)
     return has;
 }
 
-static wa_plan plan_on(const wa_problem *p, const wa_device *device)
-{
-    static const wa_exclusions none;
-    return plan_after(p, device, pass_of(p), &none);
-}
-
-/* ---- What is taken ---- */
-
-/* Of a problem that an H200 takes. */
-static wa_plan plan_taken(const wa_problem *p, const char *what)
-{
-    const wa_device *h200 = device_named("H200");
-    const wa_plan plan = plan_on(p, h200);
-    if (!has_wgmma(&plan))
-        fail_msg("%s: %s", what, plan.refusals[WA_ENGINE_SPECIAL]);
-    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
-    assert_int_equal(plan.refusals[WA_ENGINE_SPECIAL][0], 0);
-    assert_legal_plan(p, h200, &plan, what);
-    return plan;
-}
-
-static void sliding_forward_is_taken(void **state)
-{
-    static const struct {
-        const char *problem;
-        uint32_t block_rows, work_group;
-    } taken[] = {
-        {SLIDES "dtype=fp16 dim=64", 256, 640},
-        {SLIDES "dtype=bf16 dim=16 sink=70", 256, 640},
-        {SLIDES "dtype=bf16 dim=128 heads=4 kv_heads=2", 192, 512},
-        {SLIDES "dtype=fp16 dim=80 layout=interleaved", 192, 512},
-        {"variant=sliding block=7 queries=64 keys=9000 dtype=fp16 dim=48 "
-         "query_offset=8000",
-         256, 640},
-        /* a step of a stream, which takes the program of the others */
-        {"variant=sliding block=1 queries=1 keys=1 dtype=fp16 dim=64", 256,
-         640},
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-        const wa_problem p = problem_of(taken[i].problem);
-        const wa_plan plan = plan_taken(&p, taken[i].problem);
-        const wa_step *step = &plan.step[WA_STEP_FORWARD];
-        assert_string_equal(step->kernel, "sliding_forward_wgmma");
-        assert_int_equal(step->block_rows, taken[i].block_rows);
-        assert_int_equal(step->work_group, taken[i].work_group);
-        assert_int_equal(plan.schedule.sharing_groups,
-                         device_named("H200")->compute_units);
-    }
-}
-
-static void windows_are_taken(void **state)
-{
-    static const struct {
-        const char *problem;
-        uint32_t block_rows, block_keys, windows, stages;
-    } taken[] = {
-        {V2 "queries=256", 256, 64, 1, 7},
-        {V2 "queries=256 dtype=bf16 variant=dot", 256, 64, 1, 7},
-        {V2 "queries=256 bias=none", 256, 64, 1, 8},
-        {V2 "queries=576 windows=256", 64, 48, 4, 4},
-        {V2 "queries=576 windows=256 variant=dot", 64, 64, 4, 3},
-        {V2 "queries=400", 64, 48, 4, 5},
-        {V2 "queries=324", 112, 48, 2, 8},
-        {V2 "queries=256 keys=300 heads=4 kv_heads=2", 128, 64, 2, 6},
-        {V2 "queries=384", 128, 48, 2, 7},
-        {V2 "queries=256 variant=dot dim=64", 128, 64, 2, 3},
-        {V2 "queries=100 variant=dot", 100, 64, 2, 7},
-        {V2 "queries=121 variant=dot", 121, 64, 2, 7},
-        {V2 "queries=169", 169, 96, 1, 8},
-        {V2 "queries=169 variant=dot", 169, 48, 2, 7},
-        {V2 "queries=192 variant=dot", 192, 48, 2, 7},
-        {V2 "queries=192", 192, 96, 1, 7},
-        {V2 "queries=196", 196, 48, 1, 8},
-        {V2 "queries=196 variant=dot", 196, 80, 1, 8},
-        {V2 "queries=225 variant=dot dtype=bf16", 225, 80, 1, 6},
-        {V2 "queries=392 variant=dot", 64, 80, 4, 3},
-        {V2 "queries=196 variant=dot dim=64", 196, 48, 1, 5},
-        {V2 "queries=169 variant=dot dim=64", 169, 64, 1, 5},
-        {V2 "queries=121 variant=dot dim=64", 121, 64, 2, 3},
-        {V2 "queries=256 mask=regions mask_windows=4", 256, 64, 1, 7},
-        {MAPS "size=64x48 window=16x16 shift=8x8 mask=shift", 256, 64, 1, 7},
-        {MAPS "size=64x48 window=16x16 shift=5x0 mask=shift variant=dot "
-              "dtype=bf16",
-         256, 64, 1, 7},
-        {MAPS "size=48x48 window=24x24 variant=dot", 64, 64, 4, 3},
-        {MAPS "size=60x60 window=15x15 variant=dot", 225, 80, 1, 6},
-        {MAPS "size=40x40 window=20x20 variant=dot", 112, 80, 2, 5},
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-        const wa_problem p = problem_of(taken[i].problem);
-        const wa_plan plan = plan_taken(&p, taken[i].problem);
-        const wa_step *step = &plan.step[WA_STEP_FORWARD];
-        const wa_matrix_shape *shape = &plan.shape.matrix;
-        assert_string_equal(step->kernel, "window_forward_wgmma");
-        if (step->block_rows != taken[i].block_rows ||
-            step->block_keys != taken[i].block_keys ||
-            shape->windows_per_group != taken[i].windows ||
-            shape->stages != taken[i].stages)
-            fail_msg("%s: %u:%u:%u:%u", taken[i].problem, step->block_rows,
-                     step->block_keys, shape->windows_per_group,
-                     shape->stages);
-        assert_int_equal(define_of(step->defines, "STAGES"), shape->stages);
-        assert_int_equal(define_of(step->defines, "WINDOWS_PER_GROUP"),
-                         shape->windows_per_group);
-        assert_int_equal(define_of(step->defines, "PERSISTENT_MULTI_BLOCK"),
-                         plan.schedule.persistent_multi_block);
-    }
-}
-
-/* Stages of the kernels of rows and of keys: the fewer the keys of a window,
- * the more of them fit beside its bias. */
-static void gradients_are_taken(void **state)
-{
-    static const struct {
-        const char *problem;
-        uint32_t rows_stages, keys_stages;
-    } taken[] = {
-        {BACK SLIDES "dtype=fp16 dim=64", 6, 6},
-        {BACK SLIDES "dtype=bf16 dim=16 sink=70", 6, 6},
-        {BACK SLIDES "dtype=bf16 dim=128 heads=4 kv_heads=2", 3, 2},
-        {BACK SLIDES "dtype=fp16 dim=80 layout=interleaved windows=70", 3, 2},
-        {BACK "variant=sliding block=7 queries=64 keys=9000 dtype=fp16 "
-              "dim=48 query_offset=8000",
-         6, 6},
-        {BACK "variant=sliding block=7 queries=64 keys=64 dtype=bf16 dim=32",
-         6, 6},
-        {WINDOWS "dtype=fp16 queries=256 variant=cosine bias=same", 3, 3},
-        {WINDOWS "dtype=bf16 queries=256 bias=same", 3, 3},
-        {WINDOWS "dtype=bf16 queries=193 bias=same layout=tokens", 3, 3},
-        {WINDOWS "dtype=fp16 queries=256 keys=177 bias=same", 4, 3},
-        {WINDOWS "dtype=fp16 queries=256 variant=cosine bias=same "
-                 "mask=regions mask_windows=3",
-         3, 3},
-        {WINDOWS "dtype=bf16 queries=250 keys=256 bias=same mask=regions "
-                 "mask_windows=5",
-         3, 3},
-        {WINDOWS "dtype=fp16 queries=256 bias=table_same table=16x16", 3, 3},
-        {BACK_MAPS "size=64x48 window=16x16 dtype=fp16 bias=same", 3, 3},
-        {BACK_MAPS "size=64x48 window=16x16 shift=8x8 mask=shift dtype=bf16 "
-                   "variant=cosine bias=table_same layout=packed",
-         3, 3},
-        {BACK_MAPS "size=60x30 window=15x15 dtype=fp16 bias=same", 3, 3},
-        {BACK "windows=1 heads=1 dim=32 dtype=fp16 queries=250 bias=same", 3,
-         3},
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-        const wa_problem p = problem_of(taken[i].problem);
-        const wa_plan plan = plan_taken(&p, taken[i].problem);
-        assert_int_equal(define_of(plan.step[WA_STEP_ROWS].defines, "STAGES"),
-                         taken[i].rows_stages);
-        assert_int_equal(define_of(plan.step[WA_STEP_KEYS].defines, "STAGES"),
-                         taken[i].keys_stages);
-    }
-}
-
-static void windows_of_144_tokens_have_one_kernel(void **state)
-{
-    static const char *const taken[] = {
-        WINDOWS "dtype=fp16 queries=144 bias=same",
-        WINDOWS "dtype=bf16 queries=144 bias=same layout=tokens mask=regions "
-                "mask_windows=5",
-        WINDOWS "dtype=fp16 queries=144 bias=table_same table=12x12",
-        BACK_MAPS "size=36x48 window=12x12 shift=6x6 mask=shift dtype=bf16 "
-                  "bias=table_same layout=packed",
-        BACK "windows=1 heads=1 dim=32 dtype=fp16 queries=144 bias=same",
-        BACK "windows=70 heads=200 dim=32 dtype=fp16 queries=144 bias=same",
-    };
-    const uint32_t units = device_named("H200")->compute_units;
-    (void)state;
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-        const wa_problem p = problem_of(taken[i]);
-        const wa_plan plan = plan_taken(&p, taken[i]);
-        const wa_step *all = &plan.step[WA_STEP_KEYS];
-        assert_true(plan.fused);
-        assert_int_equal(define_of(all->defines, "STAGES"), 2);
-        /* all start at once, unless there are too many heads */
-        assert_true((uint64_t)plan.schedule.splits * p.heads <=
-                    (p.heads > units ? p.heads : units));
-    }
-}
-
 /* ---- What is not ---- */
 
 /* No kernel has wgmma, and the plan says a reason that holds `why`. */
 static void assert_refused(const wa_problem *p, const wa_device *device,
                            const char *why)
 {
-    const wa_plan plan = plan_on(p, device);
+    const wa_plan plan = plan_of(p, device);
     if (has_wgmma(&plan))
         fail_msg("%s, not refused for \"%s\"", device->name, why);
     if (!strstr(plan.refusals[WA_ENGINE_SPECIAL], why))
         fail_msg("refused for \"%s\", not \"%s\"",
                  plan.refusals[WA_ENGINE_SPECIAL], why);
-    assert_legal_plan(p, device, &plan, why);
+    assert_legal(p, device, &plan, why);
 }
 
 static void what_they_do_not_compute_is_said(void **state)
@@ -333,7 +137,7 @@ static void odd_strides_are_left_to_fragments(void **state)
 /* Work-items of a work-group of the kernel that has most. */
 static uint32_t most_items(const wa_problem *p)
 {
-    const wa_plan plan = plan_on(p, device_named("H200"));
+    const wa_plan plan = plan_of(p, device_named("H200"));
     uint32_t most = 0;
     for (int i = WA_STEP_FORWARD; i <= WA_STEP_KEYS; i++)
         if (plan.step[i].kernel && plan.step[i].work_group > most)
@@ -384,9 +188,9 @@ static void shapes_fit(void **state)
         wa_device device = *device_named("H200");
         int taken = 0;
         while (device.local_bytes > 40000) {
-            const wa_plan plan = plan_on(&p, &device);
+            const wa_plan plan = plan_of(&p, &device);
             uint32_t most = 0;
-            assert_legal_plan(&p, &device, &plan, problems[i]);
+            assert_legal(&p, &device, &plan, problems[i]);
             for (int s = WA_STEP_FORWARD; s <= WA_STEP_KEYS; s++)
                 if (plan.step[s].local_bytes > most)
                     most = plan.step[s].local_bytes;
@@ -414,7 +218,7 @@ static void a_failure_leaves_it_to_fragments(void **state)
             plan_after(&p, device_named("H200"), pass_of(&p), &failed);
         assert_false(has_wgmma(&plan));
         assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
-        assert_legal_plan(&p, device_named("H200"), &plan, "fragments");
+        assert_legal(&p, device_named("H200"), &plan, "fragments");
         assert_described(&plan, "wgmma not used: it was serialized\n");
     }
 }
@@ -456,10 +260,10 @@ static void maps_are_taken_where_they_hold_strides(void **state)
         uint64_t *stride =
             &p.tensor[ids[i / 2]].stride[i % 2 ? WA_HEAD : WA_WINDOW];
         *stride = most;
-        wa_plan plan = plan_on(&p, h200);
+        wa_plan plan = plan_of(&p, h200);
         assert_maps(&plan, true);
         *stride += 8;
-        plan = plan_on(&p, h200);
+        plan = plan_of(&p, h200);
         assert_maps(&plan, false);
     }
 }
@@ -473,43 +277,11 @@ static void failed_maps_are_left_to_copies(void **state)
         plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);
     (void)state;
     assert_maps(&plan, false);
-    assert_legal_plan(&p, device_named("H200"), &plan, "copies");
+    assert_legal(&p, device_named("H200"), &plan, "copies");
     assert_described(&plan, "backward tensor maps not used: it was wrong\n");
 }
 
-/* ---- What compiles nothing ---- */
-
-/* Caches of keys grow, batches and calls have other numbers of windows and
- * heads, without another program. */
-static void other_numbers_compile_nothing(void **state)
-{
-#define OTHERS                                                                \
-    "variant=sliding block=31 sink=5 queries=200 keys=70000 windows=3 "       \
-    "heads=5 dtype=fp16 dim=64 query_offset=69000"
-    static const char *const pairs[][2] = {
-        {SLIDES "dtype=fp16 dim=64", OTHERS},
-        {BACK SLIDES "dtype=fp16 dim=64", BACK OTHERS},
-        {V2 "queries=256 windows=1", V2 "queries=256 windows=4000"}};
-    (void)state;
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        const wa_problem first = problem_of(pairs[i][0]);
-        const wa_problem second = problem_of(pairs[i][1]);
-        const wa_plan one = plan_taken(&first, pairs[i][0]);
-        const wa_plan other = plan_taken(&second, pairs[i][1]);
-        for (int s = WA_STEP_FORWARD; s <= WA_STEP_KEYS; s++) {
-            if (!one.step[s].kernel)
-                continue;
-            assert_string_equal(one.step[s].kernel, other.step[s].kernel);
-            assert_string_equal(one.step[s].defines, other.step[s].defines);
-        }
-    }
-}
-
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(sliding_forward_is_taken),
-    cmocka_unit_test(windows_are_taken),
-    cmocka_unit_test(gradients_are_taken),
-    cmocka_unit_test(windows_of_144_tokens_have_one_kernel),
     cmocka_unit_test(what_they_do_not_compute_is_said),
     cmocka_unit_test(odd_strides_are_left_to_fragments),
     cmocka_unit_test(other_devices_have_none),
@@ -517,6 +289,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_failure_leaves_it_to_fragments),
     cmocka_unit_test(maps_are_taken_where_they_hold_strides),
     cmocka_unit_test(failed_maps_are_left_to_copies),
-    cmocka_unit_test(other_numbers_compile_nothing),
 };
 const test_group plan_wgmma = TEST_GROUP(NULL, tests);

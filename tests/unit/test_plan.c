@@ -9,9 +9,9 @@
 
 int main(int count, char **arguments)
 {
-    const test_group groups[] = {
-        plan_choices,  plan_contract, plan_purity,   plan_grid, plan_matrix,
-        plan_refusals, plan_dealt,    plan_backward, plan_rows, plan_wgmma};
+    const test_group groups[] = {plan_choices, plan_options,  plan_tiers,
+                                 plan_dealt,   plan_backward, plan_rows,
+                                 plan_wgmma};
     enum { ALL = sizeof groups / sizeof *groups, OF_HOPPER = 1 };
     find_units();
     if (count == 2 && strcmp(arguments[1], "--print") == 0) {
