@@ -15,14 +15,6 @@ static fixture set_up_backward(const char *tier, const char *text)
     return set_up(words);
 }
 
-static void assert_refused(const fixture *f, const winattn_backward *call,
-                           winattn_status wanted, const char *culprit)
-{
-    assert_status(
-        winattn_enqueue_backward(f->plan, device.queue, call, 0, NULL, NULL),
-        wanted, culprit);
-}
-
 static winattn_status plan_again(fixture *f, cl_bitfield passes)
 {
     winattn_plan_destroy(f->plan);
@@ -52,37 +44,28 @@ static void check_workspace(const char *tier)
     assert_true(sizes[1] <= sizes[0] + sizes[0] / 8 + slot);
 }
 
+/* What is wrong with more than one tensor (api_refusals.c). */
 static void check_refusals(const char *tier)
 {
     fixture f =
         set_up_backward(tier, "bias=same variant=cosine logit_scale=1");
-    winattn_backward bad;
     const winattn_forward forward = {.struct_size = sizeof forward};
-#define REFUSE(change, status, culprit)                                       \
-    bad = f.backward;                                                         \
-    change;                                                                   \
-    assert_refused(&f, &bad, status, culprit)
-    REFUSE(bad.d_o.buffer = NULL, WINATTN_INVALID_ARGUMENT, "d_o is NULL");
-    REFUSE(bad.accumulate = 128, WINATTN_INVALID_ARGUMENT, "accumulate");
-    REFUSE(bad.d_pad_k = bad.dbias, WINATTN_INVALID_ARGUMENT,
-           "d_pad_k is given, but");
-    REFUSE(bad.logit_scale.buffer = NULL, WINATTN_INVALID_ARGUMENT,
-           "d_logit_scale");
-    REFUSE(bad.dq.offset += 2, WINATTN_INVALID_LAYOUT, "dq");
-    REFUSE(bad.dk.offset = 1 << 30, WINATTN_BUFFER_TOO_SMALL, "dk");
-    REFUSE(bad.struct_size = 8, WINATTN_INVALID_ARGUMENT, "struct_size");
-    REFUSE(bad.workspace.buffer = NULL, WINATTN_INVALID_ARGUMENT,
-           "workspace is NULL");
-    REFUSE(bad.workspace.offset = 16, WINATTN_WORKSPACE_TOO_SMALL,
-           "workspace needs");
-    REFUSE(bad.workspace.offset = 4, WINATTN_INVALID_LAYOUT, "workspace");
-#undef REFUSE
+    winattn_backward bad = f.backward;
+    bad.accumulate = 128;
+    assert_status(
+        winattn_enqueue_backward(f.plan, device.queue, &bad, 0, NULL, NULL),
+        WINATTN_INVALID_ARGUMENT, "accumulate");
+    bad.struct_size = 8;
+    assert_status(
+        winattn_enqueue_backward(f.plan, device.queue, &bad, 0, NULL, NULL),
+        WINATTN_INVALID_ARGUMENT, "struct_size");
     assert_status(
         winattn_enqueue_forward(f.plan, device.queue, &forward, 0, NULL, NULL),
         WINATTN_INVALID_ARGUMENT, "without the forward");
     assert_int_equal(plan_again(&f, 0), WINATTN_SUCCESS);
-    assert_refused(&f, &f.backward, WINATTN_INVALID_ARGUMENT,
-                   "without the backward");
+    assert_status(winattn_enqueue_backward(f.plan, device.queue, &f.backward,
+                                           0, NULL, NULL),
+                  WINATTN_INVALID_ARGUMENT, "without the backward");
     assert_int_equal(plan_again(&f, 4), WINATTN_INVALID_ARGUMENT);
     f.desc.dbias_strides.column = f.desc.dbias_strides.row = 1; /* overlap */
     assert_int_equal(plan_again(&f, WINATTN_PASS_BACKWARD),
@@ -133,13 +116,8 @@ static void calls_of_each_tier(void **state)
 {
     (void)state;
     static const char *const tiers[] = {"cpu", "local"};
-    const test_case c = parsed("pass=backward tier=cpu");
-    const winattn_desc desc = case_desc(&c);
-    winattn_plan *plan;
-    if (winattn_plan_create(device.context, device.id, &desc, &plan) ==
-        WINATTN_UNSUPPORTED_DEVICE)
-        skip(); /* no backward pass there */
-    winattn_plan_destroy(plan);
+    if (!has_backward())
+        skip();
     for (int i = 0; i < (keeps_barriers() ? 2 : 1); i++) {
         check_workspace(tiers[i]);
         check_refusals(tiers[i]);

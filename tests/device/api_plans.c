@@ -154,75 +154,6 @@ static void describes_nothing(void **state)
     }
 }
 
-static void check_local_bytes(wa_session *session, const char *name,
-                              const char *defines, uint32_t planned)
-{
-    cl_kernel kernel;
-    cl_ulong bytes = 0;
-    assert_int_equal(wa_session_kernel(session, name, defines, "", &kernel),
-                     WINATTN_SUCCESS);
-    clGetKernelWorkGroupInfo(kernel, device.id, CL_KERNEL_LOCAL_MEM_SIZE,
-                             sizeof bytes, &bytes, NULL);
-    /* arrays are aligned, which plans count or not; rusticl counts them twice
-     */
-    if (wa_session_device(session)->reports_kernel_sizes && bytes != 0)
-        assert_in_range(bytes + 512u, planned, planned + 1024u);
-    clReleaseKernel(kernel);
-}
-
-static void local_bytes_are_right(void **state)
-{
-    (void)state;
-    if (!keeps_barriers())
-        skip();
-    static const char *const cases[] = {
-        "tier=local",
-        "tier=local variant=cosine queries=100 dim=80",
-        "tier=local variant=sliding block=20 dim=64",
-        "tier=matrix dtype=fp16 queries=20 bias=fp32",
-        "tier=matrix dtype=bf16 variant=cosine queries=40 dim=24",
-        "tier=matrix tf32=1 variant=cosine queries=40 dim=24 bias=same "
-        "mask=regions mask_windows=2",
-        "pass=backward tier=local bias=same",
-        "pass=backward tier=matrix dtype=fp16 queries=20 bias=fp32",
-        "pass=backward tier=matrix dtype=bf16 variant=cosine queries=40 "
-        "dim=24 heads=4 kv_heads=2"};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const test_case c = parsed(cases[i]);
-        const winattn_desc desc = case_desc(&c);
-        static const wa_exclusions none;
-        wa_problem problem;
-        wa_session *session;
-        wa_plan plan;
-        wa_plan backward;
-        if (c.tier == WINATTN_TIER_MATRIX && !has_fragments(c.dtype))
-            continue;
-        assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
-        assert_int_equal(
-            wa_session_acquire(device.context, device.id, &session),
-            WINATTN_SUCCESS);
-        wa_device capabilities = *wa_session_device(session);
-        capabilities.ignores_special = true;
-        capabilities.loop_limit = 0;
-        if (c.pass == PASS_FORWARD) {
-            assert_int_equal(wa_plan_make(&problem, &capabilities, WA_FORWARD,
-                                          &none, &plan),
-                             WINATTN_SUCCESS);
-            check_local_bytes(session, plan.step[WA_STEP_FORWARD].kernel,
-                              plan.step[WA_STEP_FORWARD].defines,
-                              plan.step[WA_STEP_FORWARD].local_bytes);
-        } else {
-            assert_int_equal(wa_plan_make(&problem, &capabilities, WA_BACKWARD,
-                                          &none, &backward),
-                             WINATTN_SUCCESS);
-            const wa_step *last = &backward.step[WA_STEP_KEYS];
-            check_local_bytes(session, last->kernel, last->defines,
-                              last->local_bytes);
-        }
-        wa_session_release(session);
-    }
-}
-
 /* Where a unit has TF32, results are as accurate as promised of that; else
  * the permission changes nothing. */
 static void tf32_may_be_allowed(void **state)
@@ -331,7 +262,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(create_refuses_foreign_device),
     cmocka_unit_test(describes),
     cmocka_unit_test(describes_nothing),
-    cmocka_unit_test(local_bytes_are_right),
     cmocka_unit_test(tf32_may_be_allowed),
     cmocka_unit_test(programs_are_shared),
     cmocka_unit_test(build_failure),

@@ -66,6 +66,17 @@ const wa_matrix_unit *device_unit(void)
                : NULL;
 }
 
+bool has_backward(void)
+{
+    const test_case c = parsed("pass=backward tier=cpu queries=1 dim=1");
+    const winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    const winattn_status made =
+        winattn_plan_create(device.context, device.id, &desc, &plan);
+    winattn_plan_destroy(plan);
+    return made != WINATTN_UNSUPPORTED_DEVICE;
+}
+
 /* ---- Cases ---- */
 
 void run_case(const test_case *c, int sampled)

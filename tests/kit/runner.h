@@ -77,6 +77,8 @@ bool device_is_pocl(void);
 /* Kernels with barriers in loops are those of tiers local and matrix.
  * False, and printed, of a device that breaks them. */
 bool keeps_barriers(void);
+/* False of a device that ends loops early. */
+bool has_backward(void);
 
 /* Runs a case on the device, on another tier where that has no kernel of the
  * demanded one; sampled: as in case_run. A failure prints the call of `check`

@@ -109,6 +109,7 @@ static void test_sources_are_as_planned(void **state)
         wa_problem problem;
         desc.tier = WINATTN_TIER_AUTO;
         desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+        desc.allow_tf32 = desc.dtype == WINATTN_FP32;
         if (c.entries) /* an index, which is data */
             continue;
         if (wa_problem_read(&desc, &problem) != WINATTN_SUCCESS)
