@@ -167,7 +167,7 @@ static bool time_pass(const workload *w, bench_call *timed, double seconds,
     if (!(measured > 0) || call_pass[w->pass](timed, 0) != WINATTN_SUCCESS)
         return false;
     row->seconds = measured;
-    row->error = accuracy_error(w, accuracy_all(&w->c), SAMPLES);
+    row->error = accuracy_error(w, accuracy_all(&w->d->c), SAMPLES);
     return true;
 }
 
@@ -198,7 +198,7 @@ void row_measure(const bench_device *device, const test_case *c,
     plan_refused(timed.plan, pass, row->refused);
     row->memory =
         ((double)timed.workspace_size + workload_lse_bytes(c, pass)) * 1e-6;
-    if (!workload_create(device, c, pass, calls, &w)) {
+    if (!workload_create(device, c, pass, calls, false, &w)) {
         row->outcome = REPORT_NO_MEMORY;
         snprintf(row->failure, sizeof row->failure,
                  "the device's memory does not suffice");

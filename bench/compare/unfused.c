@@ -44,7 +44,7 @@ void unfused_forget(void) {}
 
 static bool build(unfused *u)
 {
-    const test_case *c = &u->w.c;
+    const test_case *c = &u->w.d->c;
     char options[512];
     cl_int error;
     static const char *const names[UNFUSED_KERNELS] = {
@@ -59,7 +59,6 @@ static bool build(unfused *u)
     };
     const char *sources[] = {bench_source("unfused.cl"),
                              bench_source("unfused_backward.cl")};
-    const bool forward = u->w.pass == BENCH_FORWARD;
     const size_t limit = u->device->largest_group;
     /* A CPU takes a row for each work-item, with vectors where its work-items
      * are not lanes of vectors themselves. */
@@ -81,14 +80,13 @@ static bool build(unfused *u)
                                        : 1,
              (int)u->group,
              u->device->is_cpu && u->device->vector_lanes >= 4 ? 8 : 1);
-    u->program = clCreateProgramWithSource(u->device->context, forward ? 1 : 2,
-                                           sources, NULL, &error);
+    u->program = clCreateProgramWithSource(u->device->context, 2, sources,
+                                           NULL, &error);
     if (error != CL_SUCCESS ||
         clBuildProgram(u->program, 1, &u->device->id, options, NULL, NULL) !=
             CL_SUCCESS)
         return false;
-    const int count = forward ? UNFUSED_SOFTMAX_BACKWARD : UNFUSED_KERNELS;
-    for (int i = 0; i < count && error == CL_SUCCESS; i++)
+    for (int i = 0; i < UNFUSED_KERNELS && error == CL_SUCCESS; i++)
         u->kernel[i] = clCreateKernel(u->program, names[i], &error);
     return error == CL_SUCCESS;
 }
@@ -134,7 +132,7 @@ static const char *prepare(unfused *u, const bench_device *device,
     const int calls = pass == BENCH_BACKWARD ? 1 : MOST_SETS;
     memset(u, 0, sizeof *u);
     u->device = device;
-    if (!workload_create_widened(device, c, pass, calls, &u->w))
+    if (!workload_create(device, c, pass, calls, true, &u->w))
         return "the device's memory does not suffice";
     u->items = (size_t)c->windows * (size_t)c->kv_heads;
     u->item_rows = (size_t)(c->heads / c->kv_heads) * (size_t)c->queries;

@@ -89,10 +89,13 @@ DEFINE_LOGITS(logits, vec, LOAD, LOAD_REGIONS, KEYS_FROM)
 
 /* f over what the work-items of a row hold. */
 #if GROUP > 1
+#define ROW get_group_id(0)
+#define ITEM ((int)get_local_id(0))
+#define SCRATCH __local float scratch[GROUP];
 #define DEFINE_REDUCE(name, f)                                                \
     static float name(float x, __local float *scratch)                        \
     {                                                                         \
-        const int item = (int)get_local_id(0);                                \
+        const int item = ITEM;                                                \
         scratch[item] = x;                                                    \
         barrier(CLK_LOCAL_MEM_FENCE);                                         \
         for (int half_way = GROUP / 2; half_way > 0; half_way /= 2) {         \
@@ -106,6 +109,12 @@ DEFINE_LOGITS(logits, vec, LOAD, LOAD_REGIONS, KEYS_FROM)
     }
 DEFINE_REDUCE(row_max, fmax)
 DEFINE_REDUCE(row_sum, ADD)
+#else
+#define ROW get_global_id(0)
+#define ITEM 0
+#define SCRATCH
+#define row_max(x, scratch) (x)
+#define row_sum(x, scratch) (x)
 #endif
 
 /* Which keys a token of the sliding variant sees besides the sink. */
@@ -166,14 +175,9 @@ softmax(__global float *s, __global const float *bias,
         ulong mask_windows, float region_value, int block, int first_block,
         int window_blocks, int sink, int query_offset)
 {
-#if GROUP > 1
-    __local float scratch[GROUP];
-    const size_t row = get_group_id(0);
-    const int item = (int)get_local_id(0);
-#else
-    const size_t row = get_global_id(0);
-    const int item = 0;
-#endif
+    SCRATCH
+    const size_t row = ROW;
+    const int item = ITEM;
     const int query = (int)(row % NQ);
     const int head = (int)(row / NQ % HEADS);
     const ulong window = row / NQ / HEADS;
@@ -196,14 +200,8 @@ softmax(__global float *s, __global const float *bias,
         see_blocks(&r, query + query_offset, block, first_block,
                    window_blocks);
 
-    float top = largest_logit(&r, item);
-#if GROUP > 1
-    top = row_max(top, scratch);
-#endif
+    float top = row_max(largest_logit(&r, item), scratch);
     top = top == -INFINITY ? 0.0f : top; /* a row that sees nothing */
-    float sum = exponentiate(&r, own, item, top);
-#if GROUP > 1
-    sum = row_sum(sum, scratch);
-#endif
+    const float sum = row_sum(exponentiate(&r, own, item, top), scratch);
     scale(own, item, sum > 0.0f ? 1.0f / sum : 0.0f);
 }

@@ -6,14 +6,9 @@
 /* dP becomes dS = P (dP - delta), delta = sum P dP. */
 __kernel void softmax_backward(__global const float *p, __global float *dp)
 {
-#if GROUP > 1
-    __local float scratch[GROUP];
-    const size_t row = get_group_id(0);
-    const int item = (int)get_local_id(0);
-#else
-    const size_t row = get_global_id(0);
-    const int item = 0;
-#endif
+    SCRATCH
+    const size_t row = ROW;
+    const int item = ITEM;
     __global const float *p_row = p + row * NK;
     __global float *own = dp + row * NK;
 
@@ -23,9 +18,7 @@ __kernel void softmax_backward(__global const float *p, __global float *dp)
     float delta = FOLD_LANES(ADD, sums);
     for (int j = VECTOR_KEYS + item; j < NK; j += GROUP)
         delta += p_row[j] * own[j];
-#if GROUP > 1
     delta = row_sum(delta, scratch);
-#endif
 
     for (int j = item * LANES; j < VECTOR_KEYS; j += GROUP * LANES)
         STORE(LOAD(p_row + j) * (LOAD(own + j) - delta), own + j);
@@ -39,13 +32,8 @@ __kernel void scale_rows(__global float *ds, __global const float *q_norm,
                          __global const float *k_norm,
                          __global const float *logit_scale)
 {
-#if GROUP > 1
-    const size_t row = get_group_id(0);
-    const int item = (int)get_local_id(0);
-#else
-    const size_t row = get_global_id(0);
-    const int item = 0;
-#endif
+    const size_t row = ROW;
+    const int item = ITEM;
     const int head = (int)(row / NQ % HEADS);
     const ulong window = row / NQ / HEADS;
     const float factor =

@@ -9,7 +9,7 @@
 typedef enum unfused_kernel {
     UNFUSED_NORMS,
     UNFUSED_SOFTMAX,
-    UNFUSED_SOFTMAX_BACKWARD, /* from here on of the backward pass */
+    UNFUSED_SOFTMAX_BACKWARD,
     UNFUSED_SCALE_ROWS,
     UNFUSED_PROJECT,
     UNFUSED_SUM_QUERIES,
@@ -45,7 +45,7 @@ typedef struct unfused {
     size_t group; /* work-items of a row; 1: any work-group */
 } unfused;
 
-/* Arguments that are the same in all launches of the softmax. */
+/* Arguments of kernels that go by rows of S, the same in all launches. */
 cl_int unfused_set_arguments(const unfused *u);
 /* Computes P of the timed items of a set. */
 winattn_status unfused_enqueue_p(const unfused *u, unsigned set);

@@ -5,14 +5,14 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kit/verdict.h"
 #include "measure/sample.h"
 
 #define MOST_ORACLE_ROWS 64
 
-static double forward_error(sampler *from, size_t window, size_t head)
+static double forward_error(const workload *w, size_t window, size_t head)
 {
-    const workload *w = from->w;
-    const test_case *c = &w->c;
+    const test_case *c = &w->d->c;
     const size_t dim = (size_t)c->dim, all = (size_t)c->queries;
     const size_t rows = all < MOST_ORACLE_ROWS ? all : MOST_ORACLE_ROWS;
     const size_t first = (all - rows) * (window % 3) / 2;
@@ -20,22 +20,19 @@ static double forward_error(sampler *from, size_t window, size_t head)
     double *got = malloc(sizeof *got * (3 * count + 2 * rows));
     double error = NAN, largest;
     sample s;
-    if (!got || !sample_open(from, window, head, first, rows, &s)) {
+    if (!got || !sample_open(w, window, head, first, rows, &s)) {
         free(got);
         return NAN;
     }
     double *o = got + count, *size = o + count, *lse = size + count;
-    if (sample_rows(from, T_O, w->o[0], window, head, first, rows, got)) {
-        double error2 = 0, norm2 = 0;
+    if (sample_rows(w, T_O, window, head, first, rows, got)) {
+        distance d = {0, 0, 0, NULL};
         oracle_forward(&s.problem, o, size, lse, lse + rows, &largest);
-        for (size_t i = 0; i < count; i++) {
-            if (!sample_exists(w, window, first + i / dim))
-                continue; /* nothing is stored */
-            error2 += (got[i] - o[i]) * (got[i] - o[i]);
-            norm2 += o[i] * o[i];
-        }
+        for (size_t i = 0; i < count; i++)
+            if (sample_exists(w, window, first + i / dim))
+                measure(&d, got[i], o[i], size[i]);
         /* a window may have no query in these rows */
-        error = norm2 > 0 || !(error2 == 0) ? sqrt(error2 / norm2) : 0;
+        error = d.mismatch ? NAN : share(&d, 1, 0);
     }
     sample_close(&s);
     free(got);
@@ -49,23 +46,19 @@ size_t accuracy_all(const test_case *c)
 
 double accuracy_error(const workload *w, size_t all, int samples)
 {
+    const size_t heads = (size_t)w->d->c.heads;
     double worst = 0;
-    sampler from = sampler_open(w);
     for (int i = 0; i < samples && w->pass != BENCH_BACKWARD; i++) {
         const size_t at =
             samples > 1 ? (all - 1) * (size_t)i / (size_t)(samples - 1) : 0;
-        const double error = forward_error(&from, at / (size_t)w->c.heads,
-                                           at % (size_t)w->c.heads);
+        const double error = forward_error(w, at / heads, at % heads);
         if (!(error <= worst))
             worst = error;
         if (isnan(worst))
-            break;
+            return worst;
     }
-    if (w->pass != BENCH_FORWARD && !isnan(worst)) {
-        const double error = accuracy_gradients(&from, all, samples);
-        if (!(error <= worst))
-            worst = error;
-    }
-    sampler_close(&from);
-    return worst;
+    if (w->pass == BENCH_FORWARD)
+        return worst;
+    const double error = accuracy_gradients(w, all, samples);
+    return error <= worst ? worst : error;
 }

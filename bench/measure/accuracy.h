@@ -3,7 +3,7 @@
 #ifndef BENCH_ACCURACY_H
 #define BENCH_ACCURACY_H
 
-#include "measure/sample.h"
+#include "measure/workload.h"
 
 /* The largest relative error of what the pass computes, on samples of the
  * first `all` window-heads; NaN where a result is none or could not be read.
@@ -16,6 +16,6 @@ double accuracy_error(const workload *w, size_t all, int samples);
 size_t accuracy_all(const test_case *c);
 
 /* The gradients' part of accuracy_error. (accuracy_backward.c) */
-double accuracy_gradients(sampler *from, size_t all, int samples);
+double accuracy_gradients(const workload *w, size_t all, int samples);
 
 #endif

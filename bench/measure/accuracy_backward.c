@@ -107,19 +107,21 @@ static size_t first_unseen(const test_case *c, size_t row)
 }
 
 /* Relative error of rows that were read. Those of a window that are of the
- * padding hold nothing; w is NULL where there are none such. */
-static double compare(const workload *w, int variant, storage_kind kind,
-                      tensor_id id, size_t window, size_t first, size_t rows,
-                      size_t columns, const double *want, const double *size,
+ * padding hold nothing. */
+static double compare(const workload *w, tensor_id id, size_t window,
+                      size_t first, size_t rows, size_t columns,
+                      const double *want, const double *size,
                       const double *got)
 {
-    const size_t together = gradient_goes_by_row(variant, id) ? 1 : rows;
+    const storage_kind kind = w->d->tensor[id].kind;
+    const size_t together =
+        gradient_goes_by_row(w->d->c.variant, id) ? 1 : rows;
     double worst = 0;
     for (size_t row = 0; row < rows; row += together) {
         size_t count = 0;
         distance d = {0, 0, 0, NULL};
         for (size_t i = row; i < row + together; i++) {
-            if (w && !sample_exists(w, window, first + i))
+            if (id <= T_DV && !sample_exists(w, window, first + i))
                 continue;
             for (size_t j = i * columns; j < (i + 1) * columns; j++)
                 measure_gradient(&d, kind, got[j], want[j], size[j], 0);
@@ -135,39 +137,33 @@ static double compare(const workload *w, int variant, storage_kind kind,
 }
 
 /* The error of rows of a window-head, of dq, dk or dv. */
-static double rows_error(sampler *from, tensor_id id, cl_mem mem,
-                         size_t window, size_t head, size_t first, size_t rows,
+static double rows_error(const workload *w, tensor_id id, size_t window,
+                         size_t head, size_t first, size_t rows,
                          const double *want, const double *size, double *got)
 {
-    const workload *w = from->w;
-    if (rows == 0)
-        return 0;
-    if (!sample_rows(from, id, mem, window, head, first, rows, got))
+    if (!sample_rows(w, id, window, head, first, rows, got))
         return NAN;
-    return compare(w, w->c.variant, workload_kind(&w->c), id, window, first,
-                   rows, (size_t)w->c.dim, want, size, got);
+    return compare(w, id, window, first, rows, (size_t)w->d->c.dim, want, size,
+                   got);
 }
 
 /* The error of `count` sums that lie at `first`. */
-static double sums_differ(const workload *w, tensor_id id, cl_mem mem,
-                          size_t first, size_t count, const double *want,
-                          const double *size, double *got)
+static double sums_differ(const workload *w, tensor_id id, size_t first,
+                          size_t count, const double *want, const double *size,
+                          double *got)
 {
-    if (!sample_read(w, mem, KIND_FP32, first, count, got))
+    if (!sample_sums(w, id, first, count, got))
         return NAN;
-    return compare(NULL, w->c.variant, KIND_FP32, id, 0, 0, 1, count, want,
-                   size, got);
+    return compare(w, id, 0, 0, 1, count, want, size, got);
 }
 
 /* The oracle's gradients of rows of one query head. */
-static bool run_oracle(sampler *from, size_t window, size_t head, size_t first,
-                       size_t rows, gradients *g)
+static bool run_oracle(const workload *w, size_t window, size_t head,
+                       size_t first, size_t rows, gradients *g)
 {
-    const workload *w = from->w;
     sample s;
-    if (!sample_rows(from, T_D_O, w->d_o[0], window, head, first, rows,
-                     g->d_o) ||
-        !sample_open(from, window, head, first, rows, &s))
+    if (!sample_rows(w, T_D_O, window, head, first, rows, g->d_o) ||
+        !sample_open(w, window, head, first, rows, &s))
         return false;
     oracle_backward(&s.problem, g->d_o, NULL, &g->head);
     sample_close(&s);
@@ -176,11 +172,10 @@ static bool run_oracle(sampler *from, size_t window, size_t head, size_t first,
 
 /* The oracle's gradients of the query heads that share a key head, with dk and
  * dv summed. *dq becomes the error of dq. */
-static bool run_group(sampler *from, size_t window, size_t kv_head,
+static bool run_group(const workload *w, size_t window, size_t kv_head,
                       size_t first, size_t rows, gradients *g, double *dq)
 {
-    const workload *w = from->w;
-    const test_case *c = &w->c;
+    const test_case *c = &w->d->c;
     const size_t group = (size_t)(c->heads / c->kv_heads);
     const size_t count = (size_t)c->keys * (size_t)c->dim;
     double *const sums[] = {g->dk, g->dk_size, g->dv, g->dv_size};
@@ -189,23 +184,21 @@ static bool run_group(sampler *from, size_t window, size_t kv_head,
     for (int i = 0; i < 4; i++)
         memset(sums[i], 0, count * sizeof *sums[i]);
     for (size_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        if (!run_oracle(from, window, head, first, rows, g))
+        if (!run_oracle(w, window, head, first, rows, g))
             return false;
         for (int i = 0; i < 4; i++)
             add(sums[i], added[i], count);
-        *dq =
-            larger(*dq, rows_error(from, T_DQ, w->dq[0], window, head, first,
-                                   rows, g->head.dq, g->head.dq_size, g->got));
+        *dq = larger(*dq, rows_error(w, T_DQ, window, head, first, rows,
+                                     g->head.dq, g->head.dq_size, g->got));
     }
     return true;
 }
 
 /* dq, dk and dv of the query heads that share a key head. */
-static double window_error(sampler *from, size_t window, size_t kv_head,
+static double window_error(const workload *w, size_t window, size_t kv_head,
                            size_t first, size_t rows)
 {
-    const workload *w = from->w;
-    const test_case *c = &w->c;
+    const test_case *c = &w->d->c;
     const size_t dim = (size_t)c->dim, keys = (size_t)c->keys;
     /* keys that no row outside the sample adds to */
     const size_t key =
@@ -214,12 +207,12 @@ static double window_error(sampler *from, size_t window, size_t kv_head,
     gradients g;
     if (!gradients_create(rows, keys, dim, &g))
         return NAN;
-    if (run_group(from, window, kv_head, first, rows, &g, &dq)) {
+    if (run_group(w, window, kv_head, first, rows, &g, &dq)) {
         const double dk =
-            rows_error(from, T_DK, w->dk[0], window, kv_head, key, keys - key,
+            rows_error(w, T_DK, window, kv_head, key, keys - key,
                        g.dk + key * dim, g.dk_size + key * dim, g.got);
         const double dv =
-            rows_error(from, T_DV, w->dv[0], window, kv_head, key, keys - key,
+            rows_error(w, T_DV, window, kv_head, key, keys - key,
                        g.dv + key * dim, g.dv_size + key * dim, g.got);
         worst = larger(dq, larger(dk, dv));
     }
@@ -232,7 +225,7 @@ static double window_error(sampler *from, size_t window, size_t kv_head,
 static double table_error(const workload *w, size_t head, size_t first,
                           const double *dense, const double *dense_size)
 {
-    const test_case *c = &w->c;
+    const test_case *c = &w->d->c;
     const size_t entries = (size_t)case_table_entries(c);
     const size_t heads = (size_t)c->heads, keys = (size_t)c->keys;
     const size_t logits = (size_t)c->queries * keys;
@@ -240,16 +233,15 @@ static double table_error(const workload *w, size_t head, size_t first,
     double *size = sum + entries, *got = size + entries, *all = got + entries;
     bool *known = calloc(entries, sizeof *known);
     double error = NAN;
-    if (sum && known &&
-        sample_read(w, w->dbias, KIND_FP32, 0, entries * heads, all)) {
+    if (sum && known && sample_sums(w, T_DBIAS, 0, entries * heads, all)) {
         size_t count = 0;
         for (size_t i = first * keys; i < logits; i++) {
-            known[w->entry[i]] = true;
-            sum[w->entry[i]] += dense[i - first * keys];
-            size[w->entry[i]] += dense_size[i - first * keys];
+            known[w->d->entry[i]] = true;
+            sum[w->d->entry[i]] += dense[i - first * keys];
+            size[w->d->entry[i]] += dense_size[i - first * keys];
         }
         for (size_t i = 0; i < first * keys; i++)
-            known[w->entry[i]] = false;
+            known[w->d->entry[i]] = false;
         for (size_t i = 0; i < entries; i++) {
             if (!known[i])
                 continue;
@@ -257,8 +249,7 @@ static double table_error(const workload *w, size_t head, size_t first,
             size[count] = size[i];
             got[count++] = all[i * heads + head];
         }
-        error = compare(NULL, c->variant, KIND_FP32, T_DBIAS, 0, 0, 1, count,
-                        sum, size, got);
+        error = compare(w, T_DBIAS, 0, 0, 1, count, sum, size, got);
     }
     free(sum);
     free(known);
@@ -267,26 +258,27 @@ static double table_error(const workload *w, size_t head, size_t first,
 
 /* dbias and d_logit_scale of a head, over the windows of the first `all`
  * window-heads. */
-static double sums_error(sampler *from, size_t all, size_t head)
+static double sums_error(const workload *w, size_t all, size_t head)
 {
-    const workload *w = from->w;
-    const test_case *c = &w->c;
+    const test_case *c = &w->d->c;
     const size_t heads = (size_t)c->heads, keys = (size_t)c->keys;
     const size_t windows = all > head ? (all - 1 - head) / heads + 1 : 0;
     const size_t rows =
         affordable(c, PRODUCTS_OF_SUMS / 2, (double)(windows ? windows : 1));
     const size_t before = (size_t)c->queries - rows;
-    const size_t first = w->entry ? before : before / 2;
+    const size_t first = w->d->entry ? before : before / 2;
     const size_t count = rows * keys;
     double scale = 0, scale_size = 0, worst = NAN;
     gradients g;
-    if (windows == 0 || !(w->dbias || w->d_logit_scale))
+    const bool has_bias = w->d->tensor[T_DBIAS].used;
+    const bool has_scale = w->d->tensor[T_D_LOGIT_SCALE].used;
+    if (windows == 0 || !(has_bias || has_scale))
         return 0;
     double *sum = calloc(2 * count, sizeof *sum);
     if (!gradients_create(rows, keys, (size_t)c->dim, &g) || !sum)
         goto cleanup;
     for (size_t window = 0; window < windows; window++) {
-        if (!run_oracle(from, window, head, first, rows, &g))
+        if (!run_oracle(w, window, head, first, rows, &g))
             goto cleanup;
         add(sum, g.head.dbias, count);
         add(sum + count, g.head.dbias_size, count);
@@ -294,25 +286,24 @@ static double sums_error(sampler *from, size_t all, size_t head)
         scale_size += g.head.d_logit_scale_size;
     }
     worst = 0;
-    if (w->dbias && w->entry)
+    if (has_bias && w->d->entry)
         worst = table_error(w, head, first, sum, sum + count);
-    else if (w->dbias)
-        worst = sums_differ(w, T_DBIAS, w->dbias,
-                            (head * (size_t)c->queries + first) * keys, count,
-                            sum, sum + count, g.got);
-    if (w->d_logit_scale && rows == (size_t)c->queries)
+    else if (has_bias)
         worst =
-            larger(worst, sums_differ(w, T_D_LOGIT_SCALE, w->d_logit_scale,
-                                      head, 1, &scale, &scale_size, g.got));
+            sums_differ(w, T_DBIAS, (head * (size_t)c->queries + first) * keys,
+                        count, sum, sum + count, g.got);
+    if (has_scale && rows == (size_t)c->queries)
+        worst = larger(worst, sums_differ(w, T_D_LOGIT_SCALE, head, 1, &scale,
+                                          &scale_size, g.got));
 cleanup:
     free(g.all);
     free(sum);
     return worst;
 }
 
-double accuracy_gradients(sampler *from, size_t all, int samples)
+double accuracy_gradients(const workload *w, size_t all, int samples)
 {
-    const test_case *c = &from->w->c;
+    const test_case *c = &w->d->c;
     const size_t group = (size_t)(c->heads / c->kv_heads);
     const size_t items = all / group; /* of key heads */
     const size_t last = (all < (size_t)c->heads ? all : (size_t)c->heads) - 1;
@@ -327,9 +318,9 @@ double accuracy_gradients(sampler *from, size_t all, int samples)
         worst = larger(
             worst,
             window_error(
-                from, item / (size_t)c->kv_heads, item % (size_t)c->kv_heads,
+                w, item / (size_t)c->kv_heads, item % (size_t)c->kv_heads,
                 is_last ? before : before * (size_t)(i % 3) / 2, rows));
     }
-    worst = larger(worst, sums_error(from, all, 0));
-    return last > 0 ? larger(worst, sums_error(from, all, last)) : worst;
+    worst = larger(worst, sums_error(w, all, 0));
+    return last > 0 ? larger(worst, sums_error(w, all, last)) : worst;
 }

@@ -48,10 +48,15 @@ void call_described(const winattn_plan *plan, const char *name, char *value,
     }
 }
 
+static const device_buffers *set_of(const bench_call *c, unsigned round)
+{
+    return &c->w->set[round % (unsigned)c->w->sets];
+}
+
 static winattn_status call_forward(void *data, unsigned round)
 {
     const bench_call *c = data;
-    winattn_forward f = workload_forward(c->w, round);
+    winattn_forward f = buffers_forward(c->w->d, set_of(c, round));
     f.workspace = c->workspace;
     return winattn_enqueue_forward(c->plan, c->w->device->queue, &f, 0, NULL,
                                    NULL);
@@ -60,7 +65,7 @@ static winattn_status call_forward(void *data, unsigned round)
 static winattn_status call_backward(void *data, unsigned round)
 {
     const bench_call *c = data;
-    winattn_backward b = workload_backward(c->w, round);
+    winattn_backward b = buffers_backward(c->w->d, set_of(c, round));
     b.workspace = c->workspace;
     return winattn_enqueue_backward(c->plan, c->w->device->queue, &b, 0, NULL,
                                     NULL);
@@ -80,7 +85,7 @@ winattn_status call_provide_outputs(const workload *w, int sets)
 {
     bench_call forward;
     winattn_status status =
-        call_open(w->device, &w->c, WINATTN_PASS_FORWARD, &forward);
+        call_open(w->device, &w->d->c, WINATTN_PASS_FORWARD, &forward);
     forward.w = w;
     for (int i = 0; i < sets && status == WINATTN_SUCCESS; i++)
         status = call_forward(&forward, (unsigned)i);

@@ -6,16 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/data_parts.h"
+
 /* Sets together should exceed this many bytes, more than any cache holds. */
 #define ROTATED_BYTES (384.0 * 1024 * 1024)
 #define PATTERN ((1 << 18) + 13) /* elements; repeated over a buffer */
-
-storage_kind workload_kind(const test_case *c)
-{
-    return c->dtype == WINATTN_FP32   ? KIND_FP32
-           : c->dtype == WINATTN_FP16 ? KIND_FP16
-                                      : KIND_BF16;
-}
 
 double workload_tokens(const test_case *c)
 {
@@ -27,59 +22,74 @@ double workload_tokens(const test_case *c)
     return tokens;
 }
 
-static bool is_packed(const test_case *c)
+/* ---- Where tensors lie ---- */
+
+/* The case as tests have it. */
+static test_case case_of_pass(const test_case *c, bench_pass pass)
 {
-    return c->grid && c->layout == LAYOUT_PACKED;
+    test_case own = *c;
+    const bool packs =
+        c->grid && c->layout == LAYOUT_PACKED && c->heads == c->kv_heads;
+    own.layout = packs ? LAYOUT_PACKED : LAYOUT_CONTIGUOUS;
+    own.pass = pass == BENCH_FORWARD ? PASS_FORWARD : PASS_BACKWARD;
+    own.given = 1;
+    own.lse = own.d_lse = own.accumulate = 0;
+    own.outputs = (1 << (T_D_PAD_K - T_DQ)) - 1;
+    own.outputs |= c->pads << (T_D_PAD_K - T_DQ);
+    if (isnan(own.logit_scale))
+        own.logit_scale = 0;
+    return own;
 }
 
-/* Elements of a packed token. */
-static size_t packed_elements(const test_case *c)
+/* What is timed begins and ends with its buffer. */
+static void leave_guards(case_buffers *d)
 {
-    return ((size_t)c->heads + 2 * (size_t)c->kv_heads) * (size_t)c->dim;
-}
-
-workload_place workload_place_of(const test_case *c, tensor_id id)
-{
-    const bool of_keys = id == T_K || id == T_V || id == T_DK || id == T_DV;
-    const bool packs = id <= T_V || (id >= T_DQ && id <= T_DV);
-    const size_t dim = (size_t)c->dim;
-    workload_place place = {0, 0, 0};
-    place.heads = (size_t)(of_keys ? c->kv_heads : c->heads);
-    place.token = place.heads * dim;
-    if (!packs || !is_packed(c))
-        return place;
-    place.token = packed_elements(c);
-    if (of_keys)
-        place.first = (size_t)c->heads * dim;
-    if (id == T_V || id == T_DV)
-        place.first += (size_t)c->kv_heads * dim;
-    return place;
-}
-
-static winattn_strides packed_strides(const test_case *c)
-{
-    winattn_strides s;
-    memset(&s, 0, sizeof s);
-    s.column = 1;
-    s.head = (cl_ulong)c->dim;
-    s.window = packed_elements(c);
-    for (int axis = c->grid - 1; axis >= 0; axis--) {
-        s.axis[axis] = s.window;
-        s.window *= (cl_ulong)c->size[axis];
+    size_t guards[TENSORS] = {0};
+    for (int id = 0; id < TENSORS; id++) {
+        tensor_data *t = &d->tensor[id];
+        const size_t before = t->offset >= GUARD ? GUARD : 0;
+        if (!t->used)
+            continue;
+        t->offset -= before;
+        guards[t->buffer] = before + (t->is_output ? GUARD : 0);
     }
-    return s;
+    for (int i = 0; i < d->buffers; i++)
+        d->buffer[i].size -= guards[i];
 }
 
 winattn_desc workload_desc(const test_case *c)
 {
-    winattn_desc desc = case_desc(c);
-    if (is_packed(c))
-        desc.q = desc.k = desc.v = desc.dq = desc.dk = desc.dv =
-            packed_strides(c);
+    case_buffers d = {.c = case_of_pass(c, BENCH_BOTH)};
+    data_describe(&d);
+    data_place(&d);
+    winattn_desc desc = data_desc(&d);
+    desc.passes = case_desc(c).passes;
+    desc.build_options = NULL; /* those of tests */
     return desc;
 }
 
-static double random_value(tensor_id id, random_state *r)
+/* The tensor whose pattern a buffer is full of. */
+static int holder_of(const case_buffers *d, int buffer)
+{
+    int id = 0;
+    while (!d->tensor[id].used || d->tensor[id].buffer != buffer)
+        id++;
+    return id;
+}
+
+double workload_value(const workload *w, tensor_id id, size_t window,
+                      size_t head, size_t row, size_t column)
+{
+    const tensor_data *t = &w->d->tensor[id];
+    const size_t at =
+        data_at(t, window, head, row, column) / kind_size(t->kind);
+    const int holder = id <= T_V ? holder_of(w->d, t->buffer) : (int)id;
+    return w->d->tensor[holder].value[at % PATTERN];
+}
+
+/* ---- Buffers ---- */
+
+static double random_value(int id, random_state *r)
 {
     if (id == T_QUERY_REGIONS || id == T_KEY_REGIONS)
         return random_int(r, 0, 2);
@@ -88,36 +98,41 @@ static double random_value(tensor_id id, random_state *r)
     return random_normal(r);
 }
 
-/* Elements of a kind, with values that `rounding` can hold, too. */
-static cl_mem new_buffer(const bench_device *device, tensor_id id,
-                         storage_kind kind, storage_kind rounding,
-                         size_t count, unsigned seed)
+/* Has each set a buffer of its own for it? */
+static bool is_of_set(int id)
 {
-    cl_int error;
-    const size_t size = kind_size(kind);
-    cl_mem mem = clCreateBuffer(device->context, CL_MEM_READ_WRITE,
-                                count * size, NULL, &error);
-    if (error != CL_SUCCESS)
-        return NULL;
+    return id <= T_V || (id >= T_O && id <= T_DV);
+}
+
+static bool is_drawn(int id) { return id < T_O || id == T_D_O; }
+
+/* Fills a buffer with values that `rounding` can hold, too. */
+static bool draw(const workload *w, int id, storage_kind rounding, cl_mem mem)
+{
+    tensor_data *t = &w->d->tensor[id];
+    const size_t size = kind_size(t->kind);
+    const size_t count = w->d->buffer[t->buffer].size / size;
     const size_t period = count < PATTERN ? count : PATTERN;
+    /* of a token its query and its key are of one region */
+    random_state r =
+        random_seeded((unsigned)w->d->c.seed +
+                      (unsigned)(id == T_KEY_REGIONS ? T_QUERY_REGIONS : id));
     unsigned char *pattern = malloc(period * size);
-    random_state r = random_seeded(seed);
-    for (size_t i = 0; pattern && i < period; i++)
-        kind_write(kind, kind_round(rounding, random_value(id, &r)),
-                   pattern + i * size);
-    for (size_t at = 0; pattern && at < count && error == CL_SUCCESS;
-         at += period) {
+    t->value = malloc(period * sizeof *t->value);
+    bool good = pattern && t->value;
+    for (size_t i = 0; good && i < period; i++) {
+        t->value[i] = kind_round(rounding, random_value(id, &r));
+        kind_write(t->kind, t->value[i], pattern + i * size);
+    }
+    for (size_t at = 0; good && at < count; at += period) {
         const size_t part = count - at < period ? count - at : period;
-        error = clEnqueueWriteBuffer(device->queue, mem, CL_FALSE, at * size,
-                                     part * size, pattern, 0, NULL, NULL);
+        good = clEnqueueWriteBuffer(w->device->queue, mem, CL_FALSE, at * size,
+                                    part * size, pattern, 0, NULL,
+                                    NULL) == CL_SUCCESS;
     }
-    if (!pattern || clFinish(device->queue) != CL_SUCCESS ||
-        error != CL_SUCCESS) {
-        clReleaseMemObject(mem);
-        mem = NULL;
-    }
+    good = clFinish(w->device->queue) == CL_SUCCESS && good;
     free(pattern);
-    return mem;
+    return good;
 }
 
 /* All bits set, which is NaN in every type: what is not written shows. */
@@ -129,321 +144,105 @@ static bool poison(const bench_device *device, cl_mem mem, size_t bytes)
            clFinish(device->queue) == CL_SUCCESS;
 }
 
-/* NULL for a buffer into which nothing could be written. */
-static cl_mem if_written(cl_mem mem, bool written)
+/* All sets have the first one's numbers: drawing them took longer than the
+ * calls that are timed. */
+static bool create_buffer(workload *w, int set, int buffer,
+                          const storage_kind rounding[TENSORS])
 {
-    if (mem && !written) {
-        clReleaseMemObject(mem);
-        return NULL;
-    }
-    return mem;
-}
-
-static cl_mem new_memory(const bench_device *device, size_t bytes)
-{
-    return clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL,
-                          NULL);
-}
-
-static cl_mem new_output(const bench_device *device, size_t bytes)
-{
-    cl_mem mem = new_memory(device, bytes);
-    return if_written(mem, mem && poison(device, mem, bytes));
-}
-
-static cl_mem new_copy(const bench_device *device, cl_mem from, size_t bytes)
-{
-    cl_mem mem = new_memory(device, bytes);
-    return if_written(mem, mem &&
-                               clEnqueueCopyBuffer(device->queue, from, mem, 0,
-                                                   0, bytes, 0, NULL,
-                                                   NULL) == CL_SUCCESS &&
-                               clFinish(device->queue) == CL_SUCCESS);
-}
-
-/* Another name of a buffer. */
-static cl_mem again(cl_mem mem)
-{
-    clRetainMemObject(mem);
-    return mem;
-}
-
-/* What each set has of its own. All have the first one's numbers: drawing them
- * took longer than the calls that are timed. */
-static bool create_set(workload *w, int set, storage_kind rounding)
-{
-    const test_case *c = &w->c;
     const bench_device *device = w->device;
-    const storage_kind kind = workload_kind(c);
-    const size_t size = kind_size(kind), dim = (size_t)c->dim;
-    const size_t tokens = (size_t)workload_tokens(c);
-    const size_t key_tokens =
-        c->grid ? tokens : (size_t)c->windows * (size_t)c->keys;
-    const bool packs = is_packed(c), forward = w->pass == BENCH_FORWARD;
-    const size_t o_count = tokens * (size_t)c->heads * dim;
-    const size_t q_count = packs ? tokens * packed_elements(c) : o_count;
-    const size_t k_count = key_tokens * (size_t)c->kv_heads * dim;
-    const struct {
-        cl_mem *mems;
-        tensor_id id;
-        size_t count;
-    } drawn[] = {
-        {w->q, T_Q, q_count}, {w->k, T_K, k_count},     {w->v, T_V, k_count},
-        {w->o, T_O, o_count}, {w->d_o, T_D_O, o_count},
-    };
-    const struct {
-        cl_mem *mem;
-        tensor_id id;
-        size_t bytes;
-    } outputs[] = {
-        {&w->lse[set], T_LSE, (size_t)workload_lse_bytes(c, w->pass)},
-        {&w->dq[set], T_DQ, q_count * size},
-        {&w->dk[set], T_DK, k_count * size},
-        {&w->dv[set], T_DV, k_count * size},
-    };
-    for (unsigned i = 0; i < (forward ? 4 : 5); i++) {
-        cl_mem *mem = &drawn[i].mems[set];
-        if (packs && (drawn[i].id == T_K || drawn[i].id == T_V))
-            *mem = again(w->q[set]);
-        else if (set > 0)
-            *mem = new_copy(device, *drawn[i].mems, drawn[i].count * size);
-        else
-            *mem = new_buffer(device, drawn[i].id, kind, rounding,
-                              drawn[i].count, (unsigned)c->seed + i + 1);
-        if (!*mem)
-            return false;
+    const size_t bytes = w->d->buffer[buffer].size;
+    const int id = holder_of(w->d, buffer);
+    cl_mem *mem = &w->set[set].mem[buffer], first = w->set[0].mem[buffer];
+    if (set > 0 && !is_of_set(id)) {
+        *mem = first;
+        return clRetainMemObject(first) == CL_SUCCESS;
     }
-    for (size_t i = 0; i < (forward ? 0 : 4); i++) {
-        const bool shares =
-            packs && (outputs[i].id == T_DK || outputs[i].id == T_DV);
-        *outputs[i].mem =
-            shares ? again(w->dq[set]) : new_output(device, outputs[i].bytes);
-        if (!*outputs[i].mem)
-            return false;
-    }
-    return true;
-}
-
-/* Values of the padding, and their gradients. */
-static bool create_pads(workload *w, storage_kind rounding)
-{
-    const test_case *c = &w->c;
-    const size_t count = (size_t)c->kv_heads * (size_t)c->dim;
-    const bool back = w->pass != BENCH_FORWARD;
-    cl_mem *pads[] = {&w->pad_k, &w->pad_v};
-    cl_mem *gradients[] = {&w->d_pad_k, &w->d_pad_v};
-    for (unsigned i = 0; i < 2; i++) {
-        if (!c->grid || c->padding != WINATTN_PADDING_VALUES ||
-            !(c->pads >> i & 1))
-            continue;
-        *pads[i] = new_buffer(w->device, i ? T_PAD_V : T_PAD_K,
-                              workload_kind(c), rounding, count, 9 + i);
-        if (!*pads[i] ||
-            (back && !(*gradients[i] = new_output(w->device, 4 * count))))
-            return false;
-    }
-    return true;
-}
-
-/* Which entry of the table each query and key takes. */
-static bool create_entries(workload *w)
-{
-    const size_t queries = (size_t)w->c.queries, keys = (size_t)w->c.keys;
-    if (!case_has_table(&w->c))
-        return true;
-    w->entry = malloc(sizeof *w->entry * queries * keys);
-    for (size_t i = 0; w->entry && i < queries * keys; i++)
-        w->entry[i] = grid_table_entry(&w->c, i / keys, i % keys);
-    return w->entry != NULL;
-}
-
-/* What all sets share. */
-static bool create_shared(workload *w, storage_kind rounding)
-{
-    const test_case *c = &w->c;
-    const bench_device *device = w->device;
-    const storage_kind kind = workload_kind(c);
-    const bool wide_bias = c->bias == TERM_FP32 || c->bias == TERM_TABLE_FP32;
-    const storage_kind mask_kind = c->mask == TERM_FP32 ? KIND_FP32 : kind;
-    const size_t plane = (size_t)c->queries * (size_t)c->keys;
-    const size_t logits =
-        (size_t)c->heads *
-        (case_has_table(c) ? (size_t)case_table_entries(c) : plane);
-    const bool back = w->pass != BENCH_FORWARD;
-    if (c->bias != TERM_NONE &&
-        (!(w->bias =
-               new_buffer(device, T_BIAS, wide_bias ? KIND_FP32 : kind,
-                          wide_bias ? KIND_FP32 : rounding, logits, 5)) ||
-         (back && !(w->dbias = new_output(device, 4 * logits)))))
+    *mem =
+        clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, NULL);
+    if (!*mem)
         return false;
-    if (case_mask_is_array(c) &&
-        !(w->mask = new_buffer(device, T_MASK, mask_kind,
-                               c->mask == TERM_FP32 ? KIND_FP32 : rounding,
-                               (size_t)c->mask_windows * plane, 6)))
-        return false;
-    if (c->mask == TERM_REGIONS) {
-        const size_t masks = (size_t)c->mask_windows;
-        w->query_regions = new_buffer(device, T_QUERY_REGIONS, KIND_U8,
-                                      KIND_U8, masks * (size_t)c->queries, 7);
-        w->key_regions = new_buffer(device, T_KEY_REGIONS, KIND_U8, KIND_U8,
-                                    masks * (size_t)c->keys, 7);
-        if (!w->query_regions || !w->key_regions)
-            return false;
-    }
-    if (!create_pads(w, rounding))
-        return false;
-    const size_t heads = (size_t)c->heads;
-    return c->variant != WINATTN_COSINE ||
-           ((w->logit_scale = new_buffer(device, T_LOGIT_SCALE, KIND_FP32,
-                                         KIND_FP32, heads, 8)) &&
-            (!back || (w->d_logit_scale = new_output(device, 4 * heads))));
+    if (!is_drawn(id))
+        return poison(device, *mem, bytes);
+    if (set == 0)
+        return draw(w, id, rounding[id], *mem);
+    return clEnqueueCopyBuffer(device->queue, first, *mem, 0, 0, bytes, 0,
+                               NULL, NULL) == CL_SUCCESS &&
+           clFinish(device->queue) == CL_SUCCESS;
 }
 
-static bool create(const bench_device *device, const test_case *c,
-                   bench_pass pass, int calls, storage_kind rounding,
-                   workload *w)
+/* How many sets rotate. */
+static int sets_of(const bench_device *device, const test_case *c,
+                   bench_pass pass, int calls)
 {
     /* of the backward pass a set has o and lse besides */
-    const double set_bytes = workload_bytes(c, pass);
-    const double set_memory =
+    const double memory =
         workload_bytes(c, pass == BENCH_FORWARD ? pass : BENCH_BOTH);
+    const double fitting = (double)device->memory_bytes * 0.6 / memory;
+    const double sets = fmin(ceil(ROTATED_BYTES / workload_bytes(c, pass)) + 1,
+                             fmin(fitting, calls));
+    return (int)fmax(fmin(sets, MOST_SETS), 1);
+}
+
+bool workload_create(const bench_device *device, const test_case *c,
+                     bench_pass pass, int calls, bool widens, workload *w)
+{
+    storage_kind rounding[TENSORS];
     memset(w, 0, sizeof *w);
     w->device = device;
-    w->c = *c;
-    if (!is_packed(c))
-        w->c.layout = LAYOUT_CONTIGUOUS;
     w->pass = pass;
-    w->desc = workload_desc(&w->c);
-    double sets = ceil(ROTATED_BYTES / set_bytes) + 1;
-    const double fitting = (double)device->memory_bytes * 0.6 / set_memory;
-    sets = sets > fitting ? fitting : sets;
-    sets = sets > calls ? calls : sets;
-    w->sets = sets < 1 ? 1 : sets > MOST_SETS ? MOST_SETS : (int)sets;
-    bool good = (!c->grid || grid_map_make(c, &w->map)) && create_entries(w) &&
-                create_shared(w, rounding);
-    for (int i = 0; good && i < w->sets; i++)
-        good = create_set(w, i, rounding);
+    case_buffers *d = w->d = calloc(1, sizeof *d);
+    if (!d)
+        return false;
+    d->c = case_of_pass(c, pass);
+    data_describe(d);
+    for (int id = 0; id < TENSORS; id++)
+        rounding[id] = d->tensor[id].kind;
+    if (widens)
+        d->c.dtype = WINATTN_FP32;
+    data_describe(d);
+    data_place(d);
+    leave_guards(d);
+    w->desc = workload_desc(c);
+    w->sets = sets_of(device, &d->c, pass, calls);
+    bool good =
+        (!c->grid || grid_map_make(&d->c, &d->map)) && data_fill_entries(d);
+    for (int set = 0; good && set < w->sets; set++)
+        for (int i = 0; good && i < d->buffers; i++)
+            good = create_buffer(w, set, i, rounding);
     if (!good)
         workload_release(w);
     return good;
 }
 
-bool workload_create(const bench_device *device, const test_case *c,
-                     bench_pass pass, int calls, workload *w)
-{
-    return create(device, c, pass, calls, workload_kind(c), w);
-}
-
-bool workload_create_widened(const bench_device *device, const test_case *c,
-                             bench_pass pass, int calls, workload *w)
-{
-    test_case widened = *c;
-    widened.dtype = WINATTN_FP32;
-    return create(device, &widened, pass, calls, workload_kind(c), w);
-}
-
 void workload_release(workload *w)
 {
-    cl_mem shared[] = {w->bias,          w->mask,        w->query_regions,
-                       w->key_regions,   w->logit_scale, w->dbias,
-                       w->d_logit_scale, w->pad_k,       w->pad_v,
-                       w->d_pad_k,       w->d_pad_v};
-    for (int i = 0; i < w->sets; i++) {
-        cl_mem own[] = {w->q[i],   w->k[i],  w->v[i],  w->o[i], w->lse[i],
-                        w->d_o[i], w->dq[i], w->dk[i], w->dv[i]};
-        for (size_t j = 0; j < sizeof own / sizeof *own; j++)
-            if (own[j])
-                clReleaseMemObject(own[j]);
-    }
-    for (size_t j = 0; j < sizeof shared / sizeof *shared; j++)
-        if (shared[j])
-            clReleaseMemObject(shared[j]);
-    grid_map_free(&w->map);
-    free(w->entry);
+    for (int i = 0; i < w->sets; i++)
+        buffers_release(&w->set[i]);
+    data_free(w->d);
     memset(w, 0, sizeof *w);
 }
 
-/* A tensor of the tokens in its buffer. */
-static winattn_tensor place_in(const workload *w, tensor_id id, cl_mem mem)
+cl_mem workload_mem(const workload *w, unsigned set, tensor_id id)
 {
-    const workload_place place = workload_place_of(&w->c, id);
-    const winattn_tensor t = {mem,
-                              place.first * kind_size(workload_kind(&w->c))};
-    return t;
+    return buffers_tensor(w->d, &w->set[set], id).buffer;
 }
 
 bool workload_poison(const workload *w)
 {
-    const bool forward = w->pass != BENCH_BACKWARD;
-    const bool backward = w->pass != BENCH_FORWARD;
-    const struct {
-        cl_mem mem;
-        bool is_output;
-    } tensors[] = {
-        {w->o[0], forward},     {w->dq[0], backward},
-        {w->dk[0], backward},   {w->dv[0], backward},
-        {w->dbias, backward},   {w->d_logit_scale, backward},
-        {w->d_pad_k, backward}, {w->d_pad_v, backward},
-    };
-    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
-        size_t bytes;
-        if (tensors[i].mem && tensors[i].is_output &&
-            (clGetMemObjectInfo(tensors[i].mem, CL_MEM_SIZE, sizeof bytes,
-                                &bytes, NULL) != CL_SUCCESS ||
-             !poison(w->device, tensors[i].mem, bytes)))
+    for (int i = 0; i < w->d->buffers; i++)
+        if (w->d->tensor[holder_of(w->d, i)].is_output &&
+            !poison(w->device, w->set[0].mem[i], w->d->buffer[i].size))
             return false;
-    }
     return true;
 }
 
-winattn_forward workload_forward(const workload *w, unsigned round)
-{
-    const unsigned set = round % (unsigned)w->sets;
-    winattn_forward f;
-    memset(&f, 0, sizeof f);
-    f.struct_size = sizeof f;
-    f.q = place_in(w, T_Q, w->q[set]);
-    f.k = place_in(w, T_K, w->k[set]);
-    f.v = place_in(w, T_V, w->v[set]);
-    f.o.buffer = w->o[set];
-    f.lse.buffer = w->lse[set];
-    f.bias.buffer = w->bias;
-    f.mask.buffer = w->mask;
-    f.query_regions.buffer = w->query_regions;
-    f.key_regions.buffer = w->key_regions;
-    f.logit_scale.buffer = w->logit_scale;
-    f.pad_k.buffer = w->pad_k;
-    f.pad_v.buffer = w->pad_v;
-    return f;
-}
+/* ---- What a call is worth ---- */
 
-winattn_backward workload_backward(const workload *w, unsigned round)
+static storage_kind kind_of(const test_case *c)
 {
-    const unsigned set = round % (unsigned)w->sets;
-    winattn_backward b;
-    memset(&b, 0, sizeof b);
-    b.struct_size = sizeof b;
-    b.q = place_in(w, T_Q, w->q[set]);
-    b.k = place_in(w, T_K, w->k[set]);
-    b.v = place_in(w, T_V, w->v[set]);
-    b.bias.buffer = w->bias;
-    b.mask.buffer = w->mask;
-    b.query_regions.buffer = w->query_regions;
-    b.key_regions.buffer = w->key_regions;
-    b.logit_scale.buffer = w->logit_scale;
-    b.pad_k.buffer = w->pad_k;
-    b.pad_v.buffer = w->pad_v;
-    b.o.buffer = w->o[set];
-    b.lse.buffer = w->lse[set];
-    b.d_o.buffer = w->d_o[set];
-    b.dq = place_in(w, T_DQ, w->dq[set]);
-    b.dk = place_in(w, T_DK, w->dk[set]);
-    b.dv = place_in(w, T_DV, w->dv[set]);
-    b.dbias.buffer = w->dbias;
-    b.d_logit_scale.buffer = w->d_logit_scale;
-    b.d_pad_k.buffer = w->d_pad_k;
-    b.d_pad_v.buffer = w->d_pad_v;
-    return b;
+    return c->dtype == WINATTN_FP32   ? KIND_FP32
+           : c->dtype == WINATTN_FP16 ? KIND_FP16
+                                      : KIND_BF16;
 }
 
 double workload_bytes(const test_case *c, bench_pass pass)
@@ -455,7 +254,7 @@ double workload_bytes(const test_case *c, bench_pass pass)
     const double q = tokens * c->heads * c->dim;
     const double k = key_tokens * c->kv_heads * c->dim;
     return (like_q[pass] * q + like_k[pass] * k) *
-           (double)kind_size(workload_kind(c));
+           (double)kind_size(kind_of(c));
 }
 
 double workload_lse_bytes(const test_case *c, bench_pass pass)

@@ -26,7 +26,7 @@ static void *open_call(const subject *s)
     bench_call *call = malloc(sizeof *call);
     if (!call)
         return NULL;
-    if (call_open(w->device, &w->c,
+    if (call_open(w->device, &w->d->c,
                   w->pass == BENCH_FORWARD ? WINATTN_PASS_FORWARD
                                            : WINATTN_PASS_BACKWARD,
                   call) == WINATTN_SUCCESS) {
@@ -71,7 +71,7 @@ static double error_of(const subject *s, void *call)
     if (!workload_poison(w) || s->enqueue(call, 0) != WINATTN_SUCCESS ||
         clFinish(s->device->queue) != CL_SUCCESS)
         return NAN;
-    return accuracy_error(w, accuracy_all(&w->c), SAMPLES);
+    return accuracy_error(w, accuracy_all(&w->d->c), SAMPLES);
 }
 
 /* ---- Shapes ---- */
@@ -226,7 +226,7 @@ bool attention_open(attention *a, const bench_device *device,
                        ? WINATTN_TIER_MATRIX
                        : WINATTN_TIER_LOCAL;
     }
-    if (!workload_create(device, &own, pass, MOST_SETS, &a->w)) {
+    if (!workload_create(device, &own, pass, MOST_SETS, false, &a->w)) {
         printf("  the device's memory does not suffice\n");
         return false;
     }

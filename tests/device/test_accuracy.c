@@ -25,8 +25,8 @@ static void compute(const workload *w)
     if (winattn_plan_create(bench.context, bench.id, &desc, &plan) !=
         WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
-    winattn_forward f = workload_forward(w, 0);
-    winattn_backward b = workload_backward(w, 0);
+    winattn_forward f = buffers_forward(w->d, &w->set[0]);
+    winattn_backward b = buffers_backward(w->d, &w->set[0]);
     assert_int_equal(winattn_plan_workspace_size(plan, &size), 0);
     if (size > 0)
         b.workspace.buffer = clCreateBuffer(bench.context, CL_MEM_READ_WRITE,
@@ -47,7 +47,7 @@ static void compute(const workload *w)
 
 static double error_of(const workload *w)
 {
-    return accuracy_error(w, accuracy_all(&w->c), SAMPLES);
+    return accuracy_error(w, accuracy_all(&w->d->c), SAMPLES);
 }
 
 static void write_element(cl_mem mem, size_t at, cl_float x)
@@ -79,26 +79,27 @@ static void finds_errors(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const test_case c = parsed(cases[i]);
         workload w;
-        assert_true(workload_create(&bench, &c, BENCH_BOTH, 1, &w));
+        assert_true(workload_create(&bench, &c, BENCH_BOTH, 1, false, &w));
         assert_true(isnan(error_of(&w))); /* nothing was computed yet */
         compute(&w);
         if (!(error_of(&w) <= GOOD))
             fail_msg("%s: error %g", cases[i], error_of(&w));
-        const cl_mem outputs[] = {w.o[0],  w.dq[0], w.dk[0],
-                                  w.dv[0], w.dbias, w.d_logit_scale};
+        static const tensor_id outputs[] = {T_O,  T_DQ,    T_DK,
+                                            T_DV, T_DBIAS, T_D_LOGIT_SCALE};
         for (size_t j = 0; j < sizeof outputs / sizeof *outputs; j++) {
-            if (!outputs[j])
+            const cl_mem mem = workload_mem(&w, 0, outputs[j]);
+            const char *name = tensor_names[outputs[j]];
+            if (!mem)
                 continue;
             size_t bytes;
-            clGetMemObjectInfo(outputs[j], CL_MEM_SIZE, sizeof bytes, &bytes,
-                               NULL);
+            clGetMemObjectInfo(mem, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
             const size_t last = bytes / sizeof(cl_float) - 1;
-            write_element(outputs[j], last, 1e3f);
+            write_element(mem, last, 1e3f);
             if (!(error_of(&w) > 0.1))
-                fail_msg("%s: error in output %zu not seen", cases[i], j);
-            write_element(outputs[j], last, NAN);
+                fail_msg("%s: error in %s not seen", cases[i], name);
+            write_element(mem, last, NAN);
             if (!isnan(error_of(&w)))
-                fail_msg("%s: NaN in output %zu not seen", cases[i], j);
+                fail_msg("%s: NaN in %s not seen", cases[i], name);
             compute(&w);
         }
         assert_true(error_of(&w) <= GOOD);
@@ -118,13 +119,13 @@ static void large_cases(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const test_case c = parsed(cases[i]);
         workload w;
-        assert_true(workload_create(&bench, &c, BENCH_BOTH, 1, &w));
+        assert_true(workload_create(&bench, &c, BENCH_BOTH, 1, false, &w));
         compute(&w);
         assert_true(error_of(&w) <= GOOD);
         const size_t k_last = (size_t)c.windows * (size_t)c.heads *
                                   (size_t)c.keys * (size_t)c.dim -
                               1;
-        write_element(w.dk[0], k_last, 1e3f);
+        write_element(workload_mem(&w, 0, T_DK), k_last, 1e3f);
         assert_true(error_of(&w) > 0.1);
         workload_release(&w);
     }
