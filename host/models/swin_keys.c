@@ -53,19 +53,6 @@ bool wa_key_read_sides(const cJSON *item, cl_uint most, cl_uint sides[2])
     return sides[0] && sides[1];
 }
 
-static winattn_status read_colours(const wa_key_context *c, const cJSON *item,
-                                   cl_float colours[3])
-{
-    for (int i = 0; i < 3; i++) {
-        const cJSON *one = cJSON_GetArrayItem(item, i);
-        if (!cJSON_IsNumber(one))
-            return wa_key_refuse(c, item, "is no three numbers");
-        colours[i] = (cl_float)one->valuedouble;
-    }
-    c->beside->has_colours = true;
-    return WINATTN_SUCCESS;
-}
-
 /* What transformers' PretrainedConfig may have of any model, and what those
  * write who train and convert: of training, of texts, of what is returned, of
  * where the file is from. */
@@ -145,6 +132,14 @@ static bool is_passed(const char *name)
     return false;
 }
 
+winattn_status wa_key_read(wa_key_context *c, const wa_key *key,
+                           const cJSON *item)
+{
+    c->why = key->why;
+    return !key->read || key->read(c, item) ? WINATTN_SUCCESS
+                                            : wa_key_refuse(c, item, c->why);
+}
+
 winattn_status wa_key_read_all(wa_key_context *c, const cJSON *object,
                                const wa_key *keys, size_t count)
 {
@@ -158,9 +153,9 @@ winattn_status wa_key_read_all(wa_key_context *c, const cJSON *object,
             continue;
         while (i < count && strcmp(keys[i].name, item->string) != 0)
             i++;
-        if (i < count && keys[i].read)
-            WA_TRY(keys[i].read(c, item));
-        if (i == count && !wa_key_is_nothing(item) && !is_passed(item->string))
+        if (i < count)
+            WA_TRY(wa_key_read(c, &keys[i], item));
+        else if (!wa_key_is_nothing(item) && !is_passed(item->string))
             return wa_key_refuse(c, item, "is a key that is not known");
     }
     return WINATTN_SUCCESS;
@@ -168,34 +163,20 @@ winattn_status wa_key_read_all(wa_key_context *c, const cJSON *object,
 
 /* ---- What tensors say too ---- */
 
-static winattn_status hold(const wa_key_context *c, const cJSON *item,
-                           bool agrees)
-{
-    return agrees ? WINATTN_SUCCESS
-                  : wa_key_refuse(
-                        c, item,
-                        "is not what the tensors have: it is of another "
-                        "model");
-}
-
-winattn_status wa_key_hold_patch(wa_key_context *c, const cJSON *item)
+bool wa_key_hold_patch(wa_key_context *c, const cJSON *item)
 {
     cl_uint patch[2];
-    return hold(c, item,
-                wa_key_read_sides(item, WA_SIDE_MOST, patch) &&
-                    patch[0] == c->config->patch[0] &&
-                    patch[1] == c->config->patch[1]);
+    return wa_key_read_sides(item, WA_SIDE_MOST, patch) &&
+           patch[0] == c->config->patch[0] && patch[1] == c->config->patch[1];
 }
 
-winattn_status wa_key_hold_input(wa_key_context *c, const cJSON *item)
+bool wa_key_hold_input(wa_key_context *c, const cJSON *item)
 {
-    return hold(c, item,
-                wa_key_read_count(item, WA_SIDE_MOST) ==
-                    c->config->in_channels);
+    return wa_key_read_count(item, WA_SIDE_MOST) == c->config->in_channels;
 }
 
 /* One number of each stage, or one that doubles from stage to stage. */
-winattn_status wa_key_hold_channels(wa_key_context *c, const cJSON *item)
+bool wa_key_hold_channels(wa_key_context *c, const cJSON *item)
 {
     bool agrees = true;
     for (uint32_t i = 0; i < c->config->stages; i++) {
@@ -206,159 +187,154 @@ winattn_status wa_key_hold_channels(wa_key_context *c, const cJSON *item)
             agrees && wa_key_read_count(own, WA_SWIN_CHANNELS_MOST) * times ==
                           wa_swin_channels(c->config, i);
     }
-    return hold(c, item, agrees);
+    return agrees;
 }
 
-static winattn_status hold_stages(const wa_key_context *c, const cJSON *item,
-                                  const cl_uint *own)
+static bool hold_stages(const wa_key_context *c, const cJSON *item,
+                        const cl_uint *own)
 {
     bool agrees = cJSON_IsArray(item) &&
                   (cl_uint)cJSON_GetArraySize(item) == c->config->stages;
     for (uint32_t i = 0; agrees && i < c->config->stages; i++)
         agrees = wa_key_read_count(cJSON_GetArrayItem(item, (int)i),
                                    WA_SIDE_MOST) == own[i];
-    return hold(c, item, agrees);
+    return agrees;
 }
 
-winattn_status wa_key_hold_depths(wa_key_context *c, const cJSON *item)
+bool wa_key_hold_depths(wa_key_context *c, const cJSON *item)
 {
     return hold_stages(c, item, c->config->depths);
 }
 
-winattn_status wa_key_hold_heads(wa_key_context *c, const cJSON *item)
+bool wa_key_hold_heads(wa_key_context *c, const cJSON *item)
 {
     return hold_stages(c, item, c->config->heads);
 }
 
-winattn_status wa_key_hold_mlp_ratio(wa_key_context *c, const cJSON *item)
+bool wa_key_hold_mlp_ratio(wa_key_context *c, const cJSON *item)
 {
     bool agrees = cJSON_IsNumber(item);
     for (uint32_t i = 0; agrees && i < c->config->stages; i++)
         agrees = floor(wa_swin_channels(c->config, i) * item->valuedouble) ==
                  c->config->hidden[i];
-    return hold(c, item, agrees);
+    return agrees;
 }
 
-winattn_status wa_key_hold_qkv_bias(wa_key_context *c, const cJSON *item)
+bool wa_key_hold_qkv_bias(wa_key_context *c, const cJSON *item)
 {
-    return hold(c, item,
-                cJSON_IsBool(item) &&
-                    (cJSON_IsTrue(item) != 0) ==
-                        wa_swin_has_qkv_bias(c->file, c->config));
+    return cJSON_IsBool(item) && (cJSON_IsTrue(item) != 0) ==
+                                     wa_swin_has_qkv_bias(c->file, c->config);
 }
 
-winattn_status wa_key_hold_head_dim(wa_key_context *c, const cJSON *item)
+bool wa_key_hold_head_dim(wa_key_context *c, const cJSON *item)
 {
     bool agrees = true;
     for (uint32_t i = 0; !cJSON_IsNull(item) && i < c->config->stages; i++)
         agrees = agrees &&
                  wa_key_read_count(item, WA_SIDE_MOST) * c->config->heads[i] ==
                      wa_swin_channels(c->config, i);
-    return hold(c, item, agrees);
+    return agrees;
 }
 
 /* ---- What is computed in one way only ---- */
 
-winattn_status wa_key_want_gelu(wa_key_context *c, const cJSON *item)
+bool wa_key_want_gelu(wa_key_context *c, const cJSON *item)
 {
+    (void)c;
     return wa_key_is_nothing(item) || wa_key_is_text(item, "gelu") ||
-                   wa_key_is_text(item, "gelu_python")
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item,
-                               "is not gelu, the only one that is computed");
+           wa_key_is_text(item, "gelu_python");
 }
 
-winattn_status wa_key_want_layer_norm(wa_key_context *c, const cJSON *item)
+bool wa_key_want_layer_norm(wa_key_context *c, const cJSON *item)
 {
+    (void)c;
     return wa_key_is_nothing(item) || wa_key_is_text(item, "layernorm") ||
-                   wa_key_is_text(item, "LayerNorm")
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item, "is not layernorm");
+           wa_key_is_text(item, "LayerNorm");
 }
 
-winattn_status wa_key_want_average(wa_key_context *c, const cJSON *item)
+bool wa_key_want_average(wa_key_context *c, const cJSON *item)
 {
-    return wa_key_is_text(item, "avg")
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item,
-                               "is not avg, the only one that is computed");
+    (void)c;
+    return wa_key_is_text(item, "avg");
 }
 
-winattn_status wa_key_want_nothing(wa_key_context *c, const cJSON *item)
+bool wa_key_want_nothing(wa_key_context *c, const cJSON *item)
 {
-    return wa_key_is_nothing(item)
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item, "is set, which is not computed");
+    (void)c;
+    return wa_key_is_nothing(item);
 }
 
-winattn_status wa_key_want_yes(wa_key_context *c, const cJSON *item)
+bool wa_key_want_yes(wa_key_context *c, const cJSON *item)
 {
-    return cJSON_IsTrue(item)
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item, "is false, which is not computed");
+    (void)c;
+    return cJSON_IsTrue(item);
 }
 
-/* ---- Windows and pictures of the model ---- */
+/* ---- Windows, pictures and colours of the model ---- */
 
-winattn_status wa_key_take_image(wa_key_context *c, const cJSON *item)
+bool wa_key_take_image(wa_key_context *c, const cJSON *item)
 {
-    return wa_key_read_sides(item, WA_SIDE_MOST, c->beside->image)
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item, "is no size of pictures");
+    return wa_key_read_sides(item, WA_SIDE_MOST, c->beside->image);
 }
 
 /* A number for all, or height and width for all, or one or the other of each
  * stage. */
-static winattn_status take_windows(const wa_key_context *c, const cJSON *item,
-                                   bool may_be_none,
-                                   cl_uint windows[WA_SWIN_STAGES][2])
+static bool take_windows(wa_key_context *c, const cJSON *item,
+                         bool may_be_none, cl_uint windows[WA_SWIN_STAGES][2])
 {
     const int count = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : 0;
     const bool is_pair =
         count == 2 && cJSON_IsNumber(item->child) && !may_be_none;
     const bool is_list = cJSON_IsArray(item) && !is_pair;
-    if (is_list && (cl_uint)count < c->config->stages)
-        return wa_key_refuse(c, item,
-                             "has fewer numbers than there are stages");
+    if (is_list && (cl_uint)count < c->config->stages) {
+        c->why = "has fewer numbers than there are stages";
+        return false;
+    }
     for (uint32_t i = 0; i < c->config->stages; i++) {
         const cJSON *own = is_list ? cJSON_GetArrayItem(item, (int)i) : item;
-        if (may_be_none && wa_key_is_nothing(own))
-            continue;
-        if (!wa_key_read_sides(own, WA_SWIN_WINDOW_MOST, windows[i]))
-            return wa_key_refuse(c, item,
-                                 "is no whole number from 1 to 64, or list "
-                                 "of them");
+        if (!(may_be_none && wa_key_is_nothing(own)) &&
+            !wa_key_read_sides(own, WA_SWIN_WINDOW_MOST, windows[i]))
+            return false;
     }
-    return WINATTN_SUCCESS;
+    return true;
 }
 
-winattn_status wa_key_take_window(wa_key_context *c, const cJSON *item)
+bool wa_key_take_window(wa_key_context *c, const cJSON *item)
 {
     return take_windows(c, item, false, c->beside->window);
 }
 
-winattn_status wa_key_take_old_windows(wa_key_context *c, const cJSON *item)
+bool wa_key_take_old_windows(wa_key_context *c, const cJSON *item)
 {
     return take_windows(c, item, true, c->beside->position_window);
 }
 
-winattn_status wa_key_take_eps(wa_key_context *c, const cJSON *item)
+bool wa_key_take_eps(wa_key_context *c, const cJSON *item)
 {
-    if (!cJSON_IsNumber(item) || !((cl_float)item->valuedouble > 0) ||
-        !(item->valuedouble < 1))
-        return wa_key_refuse(c, item, "is no number between 0 and 1");
     c->beside->norm_eps = (cl_float)item->valuedouble;
-    return WINATTN_SUCCESS;
+    return cJSON_IsNumber(item) && c->beside->norm_eps > 0 &&
+           item->valuedouble < 1;
 }
 
-/* ---- Colours ---- */
+static bool read_colours(wa_key_context *c, const cJSON *item,
+                         cl_float colours[3])
+{
+    for (int i = 0; i < 3; i++) {
+        const cJSON *one = cJSON_GetArrayItem(item, i);
+        if (!cJSON_IsNumber(one))
+            return false;
+        colours[i] = (cl_float)one->valuedouble;
+    }
+    c->beside->has_colours = true;
+    return true;
+}
 
-winattn_status wa_key_take_mean(wa_key_context *c, const cJSON *item)
+bool wa_key_take_mean(wa_key_context *c, const cJSON *item)
 {
     return read_colours(c, item, c->beside->mean);
 }
 
-winattn_status wa_key_take_deviation(wa_key_context *c, const cJSON *item)
+bool wa_key_take_deviation(wa_key_context *c, const cJSON *item)
 {
     return read_colours(c, item, c->beside->deviation);
 }

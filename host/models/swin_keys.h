@@ -23,14 +23,26 @@ typedef struct wa_key_context {
     cl_uint input[2], size[2], shorter;
     double crop_fraction;
     bool squashes, crops, normalises;
+    const char *why; /* the key's, unless its reader says another */
 } wa_key_context;
 
-typedef winattn_status wa_read_key(wa_key_context *c, const cJSON *item);
+/* False: the value is refused, as `why` of key or context says. */
+typedef bool wa_read_key(wa_key_context *c, const cJSON *item);
 
 typedef struct wa_key {
     const char *name;
     wa_read_key *read; /* NULL: says nothing of what is computed */
+    const char *why;
 } wa_key;
+
+#define WA_KEY_HELD "is not what the tensors have: it is of another model"
+#define WA_KEY_SET "is set, which is not computed"
+#define WA_KEY_FALSE "is false, which is not computed"
+#define WA_KEY_NOT_GELU "is not gelu, the only one that is computed"
+#define WA_KEY_NOT_AVG "is not avg, the only one that is computed"
+#define WA_KEY_NO_SIZE "is no size of pictures"
+#define WA_KEY_NO_WINDOW "is no whole number from 1 to 64, or list of them"
+#define WA_KEY_NO_COLOURS "is no three numbers"
 
 /* ---- The files ---- */
 
@@ -47,6 +59,10 @@ winattn_status wa_swin_keys_pictures(const cJSON *object,
                                      wa_swin_beside *beside);
 
 /* ---- What they share ---- */
+
+/* Reads one key; refuses it where its reader does. */
+winattn_status wa_key_read(wa_key_context *c, const wa_key *key,
+                           const cJSON *item);
 
 /* Goes through an object's keys. */
 winattn_status wa_key_read_all(wa_key_context *c, const cJSON *object,

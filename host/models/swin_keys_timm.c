@@ -56,76 +56,71 @@ static winattn_status take_architecture(wa_key_context *c, const cJSON *item)
 }
 
 static const wa_key timm_arguments[] = {
-    {"img_size", wa_key_take_image},
-    {"window_size", wa_key_take_window},
-    {"pretrained_window_sizes", wa_key_take_old_windows},
-    {"patch_size", wa_key_hold_patch},
-    {"in_chans", wa_key_hold_input},
-    {"embed_dim", wa_key_hold_channels},
-    {"depths", wa_key_hold_depths},
-    {"num_heads", wa_key_hold_heads},
-    {"head_dim", wa_key_hold_head_dim},
-    {"mlp_ratio", wa_key_hold_mlp_ratio},
-    {"qkv_bias", wa_key_hold_qkv_bias},
-    {"act_layer", wa_key_want_gelu},
-    {"norm_layer", wa_key_want_layer_norm},
-    {"embed_layer", wa_key_want_nothing},
-    {"global_pool", wa_key_want_average},
-    {"always_partition", wa_key_want_nothing},
-    {"patch_norm", wa_key_want_yes},
+    {"img_size", wa_key_take_image, WA_KEY_NO_SIZE},
+    {"window_size", wa_key_take_window, WA_KEY_NO_WINDOW},
+    {"pretrained_window_sizes", wa_key_take_old_windows, WA_KEY_NO_WINDOW},
+    {"patch_size", wa_key_hold_patch, WA_KEY_HELD},
+    {"in_chans", wa_key_hold_input, WA_KEY_HELD},
+    {"embed_dim", wa_key_hold_channels, WA_KEY_HELD},
+    {"depths", wa_key_hold_depths, WA_KEY_HELD},
+    {"num_heads", wa_key_hold_heads, WA_KEY_HELD},
+    {"head_dim", wa_key_hold_head_dim, WA_KEY_HELD},
+    {"mlp_ratio", wa_key_hold_mlp_ratio, WA_KEY_HELD},
+    {"qkv_bias", wa_key_hold_qkv_bias, WA_KEY_HELD},
+    {"act_layer", wa_key_want_gelu, WA_KEY_NOT_GELU},
+    {"norm_layer", wa_key_want_layer_norm, "is not layernorm"},
+    {"embed_layer", wa_key_want_nothing, WA_KEY_SET},
+    {"global_pool", wa_key_want_average, WA_KEY_NOT_AVG},
+    {"always_partition", wa_key_want_nothing, WA_KEY_SET},
+    {"patch_norm", wa_key_want_yes, WA_KEY_FALSE},
     /* of training, of what is returned, of which sizes are let in */
-    {"attn_drop_rate", NULL},
-    {"drop_path_rate", NULL},
-    {"drop_rate", NULL},
-    {"dynamic_img_size", NULL},
-    {"features_only", NULL},
-    {"out_indices", NULL},
-    {"output_fmt", NULL},
-    {"proj_drop_rate", NULL},
-    {"strict_img_size", NULL},
-    {"weight_init", NULL},
+    {"attn_drop_rate", NULL, NULL},
+    {"drop_path_rate", NULL, NULL},
+    {"drop_rate", NULL, NULL},
+    {"dynamic_img_size", NULL, NULL},
+    {"features_only", NULL, NULL},
+    {"out_indices", NULL, NULL},
+    {"output_fmt", NULL, NULL},
+    {"proj_drop_rate", NULL, NULL},
+    {"strict_img_size", NULL, NULL},
+    {"weight_init", NULL, NULL},
 };
 
-static winattn_status take_input_size(wa_key_context *c, const cJSON *item)
+static bool take_input_size(wa_key_context *c, const cJSON *item)
 {
-    return wa_key_read_sides(item, WA_SIDE_MOST, c->input)
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item, "is no size of pictures");
+    return wa_key_read_sides(item, WA_SIDE_MOST, c->input);
 }
 
-static winattn_status take_interpolation(wa_key_context *c, const cJSON *item)
+static bool take_interpolation(wa_key_context *c, const cJSON *item)
 {
     const bool is_cubic = wa_key_is_text(item, "bicubic");
-    if (!is_cubic && !wa_key_is_text(item, "bilinear"))
-        return wa_key_refuse(c, item, "is neither bicubic nor bilinear");
     c->beside->has_filter = true;
     c->beside->filter =
         is_cubic ? WINATTN_FILTER_BICUBIC : WINATTN_FILTER_BILINEAR;
-    return WINATTN_SUCCESS;
+    return is_cubic || wa_key_is_text(item, "bilinear");
 }
 
-static winattn_status take_crop_pct(wa_key_context *c, const cJSON *item)
+static bool take_crop_pct(wa_key_context *c, const cJSON *item)
 {
-    if (!cJSON_IsNumber(item) || !(item->valuedouble > 0.01) ||
-        !(item->valuedouble <= 1))
-        return wa_key_refuse(c, item, "is no number from 0.01 to 1");
     c->crop_fraction = item->valuedouble;
-    return WINATTN_SUCCESS;
+    return cJSON_IsNumber(item) && c->crop_fraction > 0.01 &&
+           c->crop_fraction <= 1;
 }
 
-static winattn_status take_crop_mode(wa_key_context *c, const cJSON *item)
+static bool take_crop_mode(wa_key_context *c, const cJSON *item)
 {
     c->squashes = wa_key_is_text(item, "squash");
-    return c->squashes || wa_key_is_text(item, "center")
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item, "is neither center nor squash");
+    return c->squashes || wa_key_is_text(item, "center");
 }
 
 /* Others are where the weights are from, and names of classes. */
 static const wa_key timm_pictures[] = {
-    {"input_size", take_input_size}, {"interpolation", take_interpolation},
-    {"crop_pct", take_crop_pct},     {"crop_mode", take_crop_mode},
-    {"mean", wa_key_take_mean},      {"std", wa_key_take_deviation},
+    {"input_size", take_input_size, WA_KEY_NO_SIZE},
+    {"interpolation", take_interpolation, "is neither bicubic nor bilinear"},
+    {"crop_pct", take_crop_pct, "is no number from 0.01 to 1"},
+    {"crop_mode", take_crop_mode, "is neither center nor squash"},
+    {"mean", wa_key_take_mean, WA_KEY_NO_COLOURS},
+    {"std", wa_key_take_deviation, WA_KEY_NO_COLOURS},
 };
 
 static winattn_status take_pretrained(wa_key_context *c, const cJSON *item)
@@ -136,7 +131,7 @@ static winattn_status take_pretrained(wa_key_context *c, const cJSON *item)
         const cJSON *own =
             cJSON_GetObjectItemCaseSensitive(item, timm_pictures[i].name);
         if (own && !cJSON_IsNull(own))
-            WA_TRY(timm_pictures[i].read(c, own));
+            WA_TRY(wa_key_read(c, &timm_pictures[i], own));
     }
     c->name = name;
     if (c->input[0] && c->crop_fraction == 0)
@@ -180,18 +175,18 @@ static void set_pictures(const wa_key_context *c)
 
 /* At the top, beside what is read by name. */
 static const wa_key timm_keys[] = {
-    {"global_pool", wa_key_want_average},
-    {"architecture", NULL},
-    {"model_args", NULL},
-    {"pretrained_cfg", NULL},
-    {"num_features", NULL},
-    {"label_names", NULL},
-    {"label_descriptions", NULL},
-    {"labels", NULL},
+    {"global_pool", wa_key_want_average, WA_KEY_NOT_AVG},
+    {"architecture", NULL, NULL},
+    {"model_args", NULL, NULL},
+    {"pretrained_cfg", NULL, NULL},
+    {"num_features", NULL, NULL},
+    {"label_names", NULL, NULL},
+    {"label_descriptions", NULL, NULL},
+    {"labels", NULL, NULL},
     /* transformers' wrapper of timm's models */
-    {"architectures", NULL},
-    {"do_pooling", NULL},
-    {"model_type", NULL},
+    {"architectures", NULL, NULL},
+    {"do_pooling", NULL, NULL},
+    {"model_type", NULL, NULL},
 };
 
 winattn_status wa_swin_keys_timm(const cJSON *object, const wa_swin_file *file,
@@ -199,9 +194,12 @@ winattn_status wa_swin_keys_timm(const cJSON *object, const wa_swin_file *file,
                                  wa_swin_beside *beside)
 {
     /* the later one counts */
-    static const wa_key order[] = {{"architecture", take_architecture},
-                                   {"pretrained_cfg", take_pretrained},
-                                   {"model_args", take_arguments}};
+    static const struct {
+        const char *name;
+        winattn_status (*take)(wa_key_context *c, const cJSON *item);
+    } order[] = {{"architecture", take_architecture},
+                 {"pretrained_cfg", take_pretrained},
+                 {"model_args", take_arguments}};
     wa_key_context c = {.name = "config.json",
                         .file = file,
                         .config = config,
@@ -213,11 +211,11 @@ winattn_status wa_swin_keys_timm(const cJSON *object, const wa_swin_file *file,
         WA_TRY(wa_key_read_all(&c, object, timm_keys, WA_COUNT(timm_keys)));
     for (size_t i = 0; i < WA_COUNT(order); i++) {
         const cJSON *item =
-            is_flat && order[i].read == take_pretrained
+            is_flat && order[i].take == take_pretrained
                 ? object
                 : cJSON_GetObjectItemCaseSensitive(object, order[i].name);
         if (item && !cJSON_IsNull(item))
-            WA_TRY(order[i].read(&c, item));
+            WA_TRY(order[i].take(&c, item));
     }
     set_pictures(&c);
     return WINATTN_SUCCESS;

@@ -9,56 +9,53 @@
 /* ---- The model ---- */
 
 /* The backbone shifts all maps, also those that one window covers. */
-static winattn_status take_architectures(wa_key_context *c, const cJSON *item)
+static bool take_architectures(wa_key_context *c, const cJSON *item)
 {
     const cJSON *one;
-    cJSON_ArrayForEach(one, item) if (
-        wa_key_is_text(
-            one, "SwinBackbone")) return wa_key_refuse(c, item,
-                                                       "is SwinBackbone, "
-                                                       "whose way to shift "
-                                                       "maps is not computed");
-    return WINATTN_SUCCESS;
+    bool shifts_all = false;
+    (void)c;
+    cJSON_ArrayForEach(one, item) shifts_all |=
+        wa_key_is_text(one, "SwinBackbone");
+    return !shifts_all;
 }
 
-static winattn_status take_model_type(wa_key_context *c, const cJSON *item)
+static bool take_model_type(wa_key_context *c, const cJSON *item)
 {
-    return wa_key_is_text(item, c->config->generation == 2 ? "swinv2" : "swin")
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item,
-                               c->config->generation == 2 ? "is not swinv2"
-                                                          : "is not swin");
+    const bool is_v2 = c->config->generation == 2;
+    c->why = is_v2 ? "is not swinv2" : "is not swin";
+    return wa_key_is_text(item, is_v2 ? "swinv2" : "swin");
 }
 
 static const wa_key transformers_keys[] = {
-    {"model_type", take_model_type},
-    {"architectures", take_architectures},
-    {"image_size", wa_key_take_image},
-    {"window_size", wa_key_take_window},
-    {"pretrained_window_sizes", wa_key_take_old_windows},
-    {"layer_norm_eps", wa_key_take_eps},
-    {"patch_size", wa_key_hold_patch},
-    {"num_channels", wa_key_hold_input},
-    {"embed_dim", wa_key_hold_channels},
-    {"depths", wa_key_hold_depths},
-    {"num_heads", wa_key_hold_heads},
-    {"mlp_ratio", wa_key_hold_mlp_ratio},
-    {"qkv_bias", wa_key_hold_qkv_bias},
-    {"hidden_act", wa_key_want_gelu},
-    {"use_absolute_embeddings", wa_key_want_nothing},
-    {"path_norm", wa_key_want_yes},
-    {"patch_norm", wa_key_want_yes},
+    {"model_type", take_model_type, "is not swin"},
+    {"architectures", take_architectures,
+     "is SwinBackbone, whose way to shift maps is not computed"},
+    {"image_size", wa_key_take_image, WA_KEY_NO_SIZE},
+    {"window_size", wa_key_take_window, WA_KEY_NO_WINDOW},
+    {"pretrained_window_sizes", wa_key_take_old_windows, WA_KEY_NO_WINDOW},
+    {"layer_norm_eps", wa_key_take_eps, "is no number between 0 and 1"},
+    {"patch_size", wa_key_hold_patch, WA_KEY_HELD},
+    {"num_channels", wa_key_hold_input, WA_KEY_HELD},
+    {"embed_dim", wa_key_hold_channels, WA_KEY_HELD},
+    {"depths", wa_key_hold_depths, WA_KEY_HELD},
+    {"num_heads", wa_key_hold_heads, WA_KEY_HELD},
+    {"mlp_ratio", wa_key_hold_mlp_ratio, WA_KEY_HELD},
+    {"qkv_bias", wa_key_hold_qkv_bias, WA_KEY_HELD},
+    {"hidden_act", wa_key_want_gelu, WA_KEY_NOT_GELU},
+    {"use_absolute_embeddings", wa_key_want_nothing, WA_KEY_SET},
+    {"path_norm", wa_key_want_yes, WA_KEY_FALSE},
+    {"patch_norm", wa_key_want_yes, WA_KEY_FALSE},
     /* of training, of what is returned, of where the file is from */
-    {"attention_probs_dropout_prob", NULL},
-    {"drop_path_rate", NULL},
-    {"encoder_stride", NULL},
-    {"hidden_dropout_prob", NULL},
-    {"hidden_size", NULL},
-    {"num_hidden_layers", NULL},
-    {"num_layers", NULL},
-    {"out_features", NULL},
-    {"out_indices", NULL},
-    {"stage_names", NULL},
+    {"attention_probs_dropout_prob", NULL, NULL},
+    {"drop_path_rate", NULL, NULL},
+    {"encoder_stride", NULL, NULL},
+    {"hidden_dropout_prob", NULL, NULL},
+    {"hidden_size", NULL, NULL},
+    {"num_hidden_layers", NULL, NULL},
+    {"num_layers", NULL, NULL},
+    {"out_features", NULL, NULL},
+    {"out_indices", NULL, NULL},
+    {"stage_names", NULL, NULL},
 };
 
 winattn_status wa_swin_keys_transformers(const cJSON *object,
@@ -76,8 +73,7 @@ winattn_status wa_swin_keys_transformers(const cJSON *object,
 
 /* ---- Pictures ---- */
 
-static winattn_status take_size(const wa_key_context *c, const cJSON *item,
-                                cl_uint size[2], cl_uint *shorter)
+static bool take_size(const cJSON *item, cl_uint size[2], cl_uint *shorter)
 {
     const cJSON *height = cJSON_GetObjectItemCaseSensitive(item, "height");
     const cJSON *width = cJSON_GetObjectItemCaseSensitive(item, "width");
@@ -85,90 +81,80 @@ static winattn_status take_size(const wa_key_context *c, const cJSON *item,
         cJSON_GetObjectItemCaseSensitive(item, "shortest_edge");
     int keys = 0;
     const cJSON *one;
+    if (!cJSON_IsObject(item))
+        return wa_key_read_sides(item, WA_SIDE_MOST, size);
     cJSON_ArrayForEach(one, item) keys += !cJSON_IsNull(one);
-    if (cJSON_IsObject(item) && keys == 2 && height && width) {
+    if (keys == 1 && edge && shorter)
+        return (*shorter = wa_key_read_count(edge, WA_SIDE_MOST)) != 0;
+    if (keys == 2 && height && width) {
         size[0] = wa_key_read_count(height, WA_SIDE_MOST);
         size[1] = wa_key_read_count(width, WA_SIDE_MOST);
-    } else if (cJSON_IsObject(item) && keys == 1 && edge && shorter) {
-        *shorter = wa_key_read_count(edge, WA_SIDE_MOST);
-        return *shorter ? WINATTN_SUCCESS
-                        : wa_key_refuse(c, item, "is no size that is known");
-    } else if (!cJSON_IsObject(item)) {
-        wa_key_read_sides(item, WA_SIDE_MOST, size);
     }
-    return size[0] && size[1]
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item, "is no size that is known");
+    return size[0] && size[1];
 }
 
-static winattn_status take_resize(wa_key_context *c, const cJSON *item)
+static bool take_resize(wa_key_context *c, const cJSON *item)
 {
-    return take_size(c, item, c->size, &c->shorter);
+    return take_size(item, c->size, &c->shorter);
 }
 
-static winattn_status take_crop(wa_key_context *c, const cJSON *item)
+static bool take_crop(wa_key_context *c, const cJSON *item)
 {
-    return wa_key_is_nothing(item) ? WINATTN_SUCCESS
-                                   : take_size(c, item, c->input, NULL);
+    return wa_key_is_nothing(item) || take_size(item, c->input, NULL);
 }
 
-static winattn_status take_crops(wa_key_context *c, const cJSON *item)
+static bool take_crops(wa_key_context *c, const cJSON *item)
 {
     c->crops = cJSON_IsTrue(item);
-    return WINATTN_SUCCESS;
+    return true;
 }
 
 /* Numbers of Pillow's filters. */
-static winattn_status take_resample(wa_key_context *c, const cJSON *item)
+static bool take_resample(wa_key_context *c, const cJSON *item)
 {
     const cl_uint number = wa_key_read_count(item, 10);
-    if (number != 2 && number != 3)
-        return wa_key_refuse(
-            c, item,
-            "is neither 2 (bilinear) nor 3 (bicubic), the filters "
-            "that there are");
     c->beside->has_filter = true;
     c->beside->filter =
         number == 3 ? WINATTN_FILTER_BICUBIC : WINATTN_FILTER_BILINEAR;
-    return WINATTN_SUCCESS;
+    return number == 2 || number == 3;
 }
 
-static winattn_status want_255th(wa_key_context *c, const cJSON *item)
+static bool want_255th(wa_key_context *c, const cJSON *item)
 {
-    return cJSON_IsNumber(item) && fabs(item->valuedouble * 255 - 1) < 1e-6
-               ? WINATTN_SUCCESS
-               : wa_key_refuse(c, item, "is not 1 / 255");
+    (void)c;
+    return cJSON_IsNumber(item) && fabs(item->valuedouble * 255 - 1) < 1e-6;
 }
 
-static winattn_status take_normalises(wa_key_context *c, const cJSON *item)
+static bool take_normalises(wa_key_context *c, const cJSON *item)
 {
     c->normalises = cJSON_IsTrue(item);
-    return WINATTN_SUCCESS;
+    return true;
 }
 
 static const wa_key picture_keys[] = {
-    {"do_resize", wa_key_want_yes},
-    {"size", take_resize},
-    {"resample", take_resample},
-    {"do_center_crop", take_crops},
-    {"crop_size", take_crop},
-    {"do_rescale", wa_key_want_yes},
-    {"rescale_factor", want_255th},
-    {"do_normalize", take_normalises},
-    {"image_mean", wa_key_take_mean},
-    {"image_std", wa_key_take_deviation},
+    {"do_resize", wa_key_want_yes, WA_KEY_FALSE},
+    {"size", take_resize, "is no size that is known"},
+    {"resample", take_resample,
+     "is neither 2 (bilinear) nor 3 (bicubic), the filters that there are"},
+    {"do_center_crop", take_crops, NULL},
+    {"crop_size", take_crop, "is no size that is known"},
+    {"do_rescale", wa_key_want_yes, WA_KEY_FALSE},
+    {"rescale_factor", want_255th, "is not 1 / 255"},
+    {"do_normalize", take_normalises, NULL},
+    {"image_mean", wa_key_take_mean, WA_KEY_NO_COLOURS},
+    {"image_std", wa_key_take_deviation, WA_KEY_NO_COLOURS},
     /* which class it was, and how it takes pictures in Python */
-    {"_valid_processor_keys", NULL},
-    {"data_format", NULL},
-    {"default_to_square", NULL},
-    {"device", NULL},
-    {"disable_grouping", NULL},
-    {"do_convert_rgb", NULL},
-    {"feature_extractor_type", NULL},
-    {"image_processor_type", NULL},
-    {"input_data_format", NULL},
-    {"num_channels", NULL},
-    {"return_tensors", NULL},
+    {"_valid_processor_keys", NULL, NULL},
+    {"data_format", NULL, NULL},
+    {"default_to_square", NULL, NULL},
+    {"device", NULL, NULL},
+    {"disable_grouping", NULL, NULL},
+    {"do_convert_rgb", NULL, NULL},
+    {"feature_extractor_type", NULL, NULL},
+    {"image_processor_type", NULL, NULL},
+    {"input_data_format", NULL, NULL},
+    {"num_channels", NULL, NULL},
+    {"return_tensors", NULL, NULL},
 };
 
 winattn_status wa_swin_keys_pictures(const cJSON *object,
