@@ -11,7 +11,7 @@
 #include "kit/run.h"
 #include "kit/workloads.h"
 #include "measure/measure.h"
-#include "measure/output.h"
+#include "measure/screen.h"
 #include "measure/workload.h"
 #include "plan/planner.h"
 #include "program/cache.h"

@@ -9,7 +9,6 @@
 #include "compare/comparison.h"
 #include "kit/run.h"
 #include "kit/workloads.h"
-#include "measure/output.h"
 #include "measure/screen.h"
 #include "report/summary.h"
 

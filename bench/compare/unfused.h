@@ -34,7 +34,7 @@ void unfused_measure(const bench_device *device, const test_case *c,
                      bench_pass pass, double budget, unfused_result *result);
 
 /* Device memory besides the tensors that go in and come out, of all windows.
- * (unfused_steps.c) */
+ */
 double unfused_bytes(const test_case *c, bench_pass pass);
 
 /* Frees what CLBlast keeps for a context; to be called before it goes. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A linear layer of winattn_models that is timed: what it is, its tensors, and
- * how far its results are off. */
+ * A linear layer of winattn_models that is tuned. */
 #ifndef BENCH_LAYER_H
 #define BENCH_LAYER_H
 
 #include "kit/storage.h"
-#include "measure/measure.h"
 #include "models/linear.h"
+#include "tune/subject.h"
+
+#define MOST_LAYERS 32
 
 typedef struct bench_layer {
     char name[40];
@@ -15,17 +16,6 @@ typedef struct bench_layer {
     bool norm, bias, gelu, residual;
     unsigned count; /* of such layers in a model */
 } bench_layer;
-
-/* Reads ROWSxINxOUT[:norm][:bias][:gelu][:residual]; false if it is not that.
- */
-bool layer_read(const char *text, bench_layer *l);
-
-/* The layers of Swin-T for so many pictures: of each stage those of its
- * blocks, then of the merging, without norms, which blocks have by
- * themselves. Returns how many, at most `most`. */
-int layer_swin(unsigned batch, bench_layer *layers, int most);
-
-winattn_linear_desc layer_desc(const bench_layer *l, winattn_dtype dtype);
 
 typedef struct layer_tensor {
     unsigned char *bytes; /* of inputs */
@@ -44,20 +34,23 @@ typedef struct layer_run {
     unsigned random;
 } layer_run;
 
-/* Makes the tensors that a call of the plan needs, which may be replaced by
- * another for the same layer; to be closed even if it fails. */
-bool layer_open(layer_run *r, const bench_layer *l, winattn_dtype dtype,
-                const bench_device *device, winattn_linear_plan *plan);
-void layer_close(layer_run *r);
+typedef struct layer_subject {
+    subject s; /* the first member: where it is, the rest is */
+    const bench_layer *l;
+    layer_run run; /* the tensors of all calls */
+    winattn_linear_plan *own;
+    wa_linear_kernel_id id; /* of the plan, that such calls take */
+    winattn_linear_desc desc;
+} layer_subject;
 
-/* A call of r->plan; data: a layer_run. */
-winattn_status layer_enqueue(void *data, unsigned round);
+/* Is it a layer, or the name of a model's? How many layers, 0: no. */
+int layers_read(const char *text, bench_layer layers[MOST_LAYERS]);
 
-/* The largest relative error of a few rows of the last call; negative: they
- * could not be read. */
-double layer_error(const layer_run *r);
-
-/* What a call must read and write. */
-double layer_bytes(const layer_run *r);
+/* The kernel is the one that the layer's plan takes. False, said on stdout, if
+ * there is none; it is closed all the same. */
+bool layer_subject_open(layer_subject *a, const bench_device *device,
+                        const wa_device *capabilities, const bench_layer *l,
+                        winattn_dtype dtype, winattn_tier tier);
+void layer_subject_close(layer_subject *a);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is tuned: a pass of attention (attention.c) or a linear layer
- * (layer_subject.c), as the search sees it. All plans are made through the
+ * (layer.c), as the search sees it. All plans are made through the
  * public interface, with a candidate as a row of the tuning table: what counts
  * is what users get. */
 #ifndef BENCH_SUBJECT_H

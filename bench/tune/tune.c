@@ -9,12 +9,12 @@
 
 #include "command/options.h"
 #include "kit/run.h"
-#include "measure/output.h"
+#include "measure/screen.h"
 #include "session/session.h"
 #include "tune/attention.h"
 #include "tune/search.h"
 #ifdef BENCH_HAS_MODELS
-#include "tune/layer_subject.h"
+#include "tune/layer.h"
 #endif
 
 #ifdef _WIN32

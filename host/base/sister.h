@@ -8,7 +8,7 @@
 
 /* Stands before each function that the sister calls; tests/checks/symbols
  * finds them by it. These have no stable interface: a sister of another
- * version refuses to work (host/models/sister.c). */
+ * version refuses to work (host/models/levels.c). */
 #define WA_SISTER WINATTN_API
 
 /* What leaves a library meets the names of all others in a program, and one of

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Transformer blocks on feature maps. */
-#include "models/block.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -15,8 +14,9 @@
 #include "models/attention.h"
 #include "models/block_tensors.h"
 #include "models/chain.h"
+#include "models/levels.h"
+#include "models/model.h"
 #include "models/rows.h"
-#include "models/sister.h"
 
 struct winattn_block_plan {
     winattn_block_desc desc;

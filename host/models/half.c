@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "models/half.h"
+#include "models/levels.h"
 
 #include <stdint.h>
 #include <string.h>

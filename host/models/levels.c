@@ -12,6 +12,18 @@
 /* Parts of a workspace start on lines of memory. */
 #define PART_ALIGNMENT 256u
 
+int winattn_models_version(void) { return WINATTN_VERSION; }
+
+winattn_status wa_models_begin(void)
+{
+    wa_forget_failure();
+    if (winattn_version() != WINATTN_VERSION)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "winattn_models is of version %d, but winattn of %d",
+                       WINATTN_VERSION, winattn_version());
+    return WINATTN_SUCCESS;
+}
+
 uint32_t wa_element_size(winattn_dtype dtype)
 {
     return dtype == WINATTN_FP32 ? 4 : 2;

@@ -7,8 +7,18 @@
 
 #include "winattn_models.h"
 
+/* Every public call that can fail starts with this: it forgets the thread's
+ * last failure, and fails where winattn's inner functions, which have no
+ * stable interface, are of another version. */
+winattn_status wa_models_begin(void);
+
 uint32_t wa_element_size(winattn_dtype dtype);
 uint32_t wa_term_size(winattn_dtype dtype, winattn_term_dtype term);
+
+/* Stores fp32 numbers as `dtype`: the nearest, ties to even; a NaN stays one.
+ * (half.c) */
+void wa_store_numbers(winattn_dtype dtype, const float *from, size_t count,
+                      void *to);
 
 /* Are dtype and tier some that there are? */
 winattn_status wa_check_types(winattn_dtype dtype, winattn_tier tier);

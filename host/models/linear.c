@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "models/levels.h"
-#include "models/sister.h"
 #include "plan/tuning.h"
 #include "program/cache.h"
 

@@ -10,9 +10,8 @@
 #include "base/struct.h"
 #include "base/text.h"
 #include "models/attention.h"
-#include "models/block.h"
 #include "models/chain.h"
-#include "models/sister.h"
+#include "models/levels.h"
 #include "models/swin_rules.h"
 
 /* ---- Shape ---- */

@@ -72,4 +72,15 @@ winattn_status wa_model_append_embedding(const winattn_model *model,
 winattn_term_dtype wa_model_table_dtype(const wa_swin_config *config,
                                         winattn_dtype dtype);
 
+/* ---- Blocks (block.c) ---- */
+
+/* As winattn_block_plan_workspace_size. */
+uint64_t wa_block_workspace(const winattn_block_plan *plan);
+
+/* Appends the launches of a call whose tensors are known to be right. The plan
+ * must not be used by another thread meanwhile. */
+winattn_status wa_block_append(const winattn_block_plan *plan,
+                               const winattn_block *call,
+                               wa_kernel_chain *chain);
+
 #endif

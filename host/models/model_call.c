@@ -6,11 +6,9 @@
 #include "base/status.h"
 #include "base/struct.h"
 #include "launch/check.h"
-#include "models/block.h"
 #include "models/chain.h"
 #include "models/levels.h"
 #include "models/model.h"
-#include "models/sister.h"
 
 /* ---- Checks ---- */
 

@@ -5,7 +5,6 @@
 
 #include "base/status.h"
 #include "device/buffer.h"
-#include "models/half.h"
 #include "models/levels.h"
 #include "models/model.h"
 

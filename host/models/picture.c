@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "base/struct.h"
-#include "models/sister.h"
+#include "models/levels.h"
 #include "winattn_models.h"
 
 #define SIDE_MOST 65535u

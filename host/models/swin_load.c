@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/struct.h"
 #include "base/text.h"
-#include "models/sister.h"
+#include "models/levels.h"
 #include "models/swin_file.h"
 #include "models/swin_rules.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tables of names, one for each library. */
-#include "models/swin_names.h"
+#include "models/swin_file.h"
 
 #include <string.h>
 

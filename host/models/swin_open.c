@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "base/struct.h"
-#include "models/sister.h"
+#include "models/levels.h"
 #include "models/swin_beside.h"
 #include "models/swin_file.h"
 #include "models/swin_rules.h"

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "base/struct.h"
-#include "models/sister.h"
+#include "models/levels.h"
 
 /* ---- One array for all ---- */
 

@@ -9,7 +9,7 @@
 #include "launch/check.h"
 #include "models/attention.h"
 #include "models/chain.h"
-#include "models/sister.h"
+#include "models/levels.h"
 
 struct winattn_window_attention_plan {
     winattn_window_attention_desc desc;

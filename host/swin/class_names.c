@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Files of names. */
-#include "swin/class_names.h"
+#include "swin/runner.h"
 
 #include <stdio.h>
 #include <stdlib.h>

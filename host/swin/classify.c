@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From files to classes, a batch at a time. */
-#include "swin/classify.h"
+#include "swin/runner.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "swin/classify.h"
-#include "swin/measure.h"
+#include "swin/runner.h"
 
 static bool list(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Times calls of a model, and of the same model unfused. */
 #define _POSIX_C_SOURCE 200809L
-#include "swin/measure.h"
+#include "swin/runner.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -48,4 +48,34 @@ bool is_good(winattn_status status, const char *what);
 bool is_finite(winattn_dtype dtype, const char *what, const float *values,
                size_t count);
 
+/* ---- What the program does with it ---- */
+
+/* Names of classes, one to a line of a file. (class_names.c) */
+typedef struct class_names {
+    unsigned char *text;
+    const char **names;
+    size_t count;
+} class_names;
+
+/* False: why not was said on stderr. */
+bool class_names_read(const char *path, class_names *names);
+void class_names_free(class_names *names);
+
+/* Its number where it has no name. What would move a terminal's cursor is
+ * shown as ?. */
+void class_names_print(const class_names *names, size_t index);
+
+/* Prints the best classes of each picture, and writes maps where they are
+ * wanted. False: something failed and was said, though not for all.
+ * (classify.c) */
+bool classify(const options *o, const swin_device *device,
+              const winattn_swin_weights *weights,
+              const winattn_swin_config *config, const class_names *names);
+
+/* Prints what batches and single pictures take, memory, and what the same
+ * model takes unfused. (measure.c) */
+bool measure(const options *o, const swin_device *device,
+             const winattn_swin_weights *weights,
+             const winattn_swin_config *config);
+
 #endif

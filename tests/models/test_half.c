@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Numbers in fp16 and bf16 (host/models/half.h): all that the types have, what
+ * Numbers in fp16 and bf16 (host/models/half.c): all that the types have, what
  * is between two of them, and its neighbours, against the tests' own rounding.
  */
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "kit/asserts.h"
 #include "kit/storage.h"
-#include "models/half.h"
+#include "models/levels.h"
 
 static float float_of(uint32_t bits)
 {

@@ -2,7 +2,7 @@
  * What winattn_models does with the winattn that it meets. */
 #include "base/status.h"
 #include "kit/asserts.h"
-#include "models/sister.h"
+#include "models/levels.h"
 
 static void versions_agree(void **state)
 {
