@@ -135,10 +135,10 @@ static bool is_legal(const subject *s, const tuned_shape *given)
         sensible = is_sensible(s, g->block_rows, g->block_keys, g->team);
         break;
     default:
-        sensible = is_sensible(s, b->block_rows, b->block_keys, 0) &&
+        sensible = is_sensible(s, b->rows.block_rows, b->rows.block_keys, 0) &&
                    is_sensible(s, b->keys.block_rows, b->keys.block_keys, 0) &&
                    (has_score_bias ||
-                    (b->bias_cache == 0 && b->keys.bias_cache == 0));
+                    (b->rows.bias_cache == 0 && b->keys.bias_cache == 0));
     }
     wa_plan_begin(WA_FORWARD, &plan);
     return sensible &&

@@ -218,7 +218,7 @@ void wa_local_require_access(const wa_problem *problem, uint32_t stage_dims,
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            wa_gradient_part which, const wa_gradient_shape *s)
 {
-    if (wa_shape_wrong(&wa_gradient_numbers, s))
+    if (!wa_shape_is_sound(&wa_gradient_numbers, s))
         return "a number of the shape is out of its bounds";
     if (s->stage_dims % 4 != 0)
         return "a stage is no whole number of quads";

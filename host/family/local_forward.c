@@ -142,7 +142,7 @@ static double rounds_of(const wa_problem *problem, const wa_local_shape *s,
 /* NULL if the numbers of a shape say what a tiling follows from. */
 static const char *malformed(const wa_local_shape *s)
 {
-    if (wa_shape_wrong(&wa_local_numbers, s))
+    if (!wa_shape_is_sound(&wa_local_numbers, s))
         return "a number of the shape is out of its bounds";
     if (s->stage_keys > s->block_keys || s->stage_dims % 4 != 0 ||
         (s->stage_keys % 4 != 0 && s->stage_keys != s->block_keys))

@@ -14,15 +14,6 @@
 /* Registers of a score: itself, its dP, and half of each as operands. */
 #define SCORE_REGISTERS 3.0
 
-/* To the kernel of keys problem and shape are the other way round. */
-static wa_matrix_shape transpose_shape(const wa_matrix_shape *s)
-{
-    wa_matrix_shape transposed = *s;
-    transposed.block_rows = s->block_keys;
-    transposed.block_keys = s->block_rows;
-    return transposed;
-}
-
 /* The ring, two tensors of the work-group's own rows, and `others`. */
 static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *s, uint64_t others)
@@ -120,7 +111,7 @@ void wa_take_sliding_statistics(const wa_problem *problem,
                                 const wa_tuned_shape *shape, bool has_maps,
                                 wa_plan *plan)
 {
-    const wa_matrix_shape rows = wa_matrix_rows_of(&shape->matrix_backward);
+    const wa_matrix_shape rows = shape->matrix_backward.rows;
     const uint32_t BLOCK_ROWS = rows.block_rows;
     wa_step *given = &plan->step[WA_STEP_GIVEN];
     char *text = given->defines;
@@ -141,9 +132,9 @@ void wa_take_sliding_statistics(const wa_problem *problem,
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            const wa_matrix_gradient_shape *shape)
 {
-    const wa_matrix_shape rows = wa_matrix_rows_of(shape);
-    const wa_matrix_shape keys = transpose_shape(&shape->keys);
-    if (!shape->block_keys)
+    const wa_matrix_shape rows = shape->rows;
+    const wa_matrix_shape keys = wa_matrix_transpose_shape(&shape->keys);
+    if (!shape->rows.block_keys)
         return "sliding gradients are made by two kernels";
     if (shape->keeps_dbias)
         return "there are no sums of a bias";
@@ -156,8 +147,8 @@ static const char *take(const wa_problem *problem, const wa_device *device,
 {
     const wa_matrix_gradient_shape *shape = &demanded->matrix_backward;
     const wa_matrix_unit *unit = device->matrix_unit;
-    const wa_matrix_shape rows = wa_matrix_rows_of(shape);
-    const wa_matrix_shape keys = transpose_shape(&shape->keys);
+    const wa_matrix_shape rows = shape->rows;
+    const wa_matrix_shape keys = wa_matrix_transpose_shape(&shape->keys);
     wa_schedule *s = &plan->schedule;
     const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
     if (!why)
@@ -221,15 +212,9 @@ static double keys_cost(const wa_search *find, const wa_matrix_shape *s)
 static void try_rows(const wa_search *find, const wa_matrix_shape *s)
 {
     wa_tuned_shape shape = find->shape;
-    wa_matrix_gradient_shape *pair = &shape.matrix_backward;
     if (rows_refusal(find->problem, find->device, s))
         return;
-    pair->block_rows = s->block_rows;
-    pair->block_keys = s->block_keys;
-    pair->waves_per_window = s->waves_per_window;
-    pair->windows_per_group = 1;
-    pair->stages = s->stages;
-    pair->subtile_keys = s->subtile_keys;
+    shape.matrix_backward.rows = *s;
     find->visit(find->data, &shape, rows_cost(find, s));
 }
 
@@ -238,7 +223,7 @@ static void try_keys(const wa_search *find, const wa_matrix_shape *s)
     wa_tuned_shape shape = find->shape;
     if (keys_refusal(find->problem, find->device, s))
         return;
-    shape.matrix_backward.keys = transpose_shape(s);
+    shape.matrix_backward.keys = wa_matrix_transpose_shape(s);
     find->visit(find->data, &shape, keys_cost(find, s));
 }
 

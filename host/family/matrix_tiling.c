@@ -69,16 +69,12 @@ wa_problem wa_matrix_transpose(const wa_problem *problem)
     return transposed;
 }
 
-wa_matrix_shape wa_matrix_rows_of(const wa_matrix_gradient_shape *s)
+wa_matrix_shape wa_matrix_transpose_shape(const wa_matrix_shape *s)
 {
-    const wa_matrix_shape rows = {.block_rows = s->block_rows,
-                                  .block_keys = s->block_keys,
-                                  .waves_per_window = s->waves_per_window,
-                                  .windows_per_group = s->windows_per_group,
-                                  .stages = s->stages,
-                                  .subtile_keys = s->subtile_keys,
-                                  .bias_cache = s->bias_cache};
-    return rows;
+    wa_matrix_shape transposed = *s;
+    transposed.block_rows = s->block_keys;
+    transposed.block_keys = s->block_rows;
+    return transposed;
 }
 
 bool wa_matrix_has_regions(const wa_problem *problem)
@@ -204,7 +200,7 @@ const char *wa_matrix_refusal(const wa_problem *problem,
                               const wa_matrix_shape *s)
 {
     const wa_matrix_unit *unit = device->matrix_unit;
-    if (wa_shape_wrong(&wa_matrix_numbers, s))
+    if (!wa_shape_is_sound(&wa_matrix_numbers, s))
         return "a number of the shape is out of its bounds";
     if (s->stages > WA_MATRIX_MOST_STAGES)
         return "a ring has too many stages";
@@ -229,16 +225,6 @@ const char *wa_matrix_refusal(const wa_problem *problem,
             device->max_work_group)
         return "work-groups of the device are too small";
     return NULL;
-}
-
-/* Windows that lie alike, one of each grid, have the same shift boundaries. */
-bool wa_matrix_boundaries_repeat(const wa_problem *problem,
-                                 uint32_t windows_per_group)
-{
-    const uint32_t *along = problem->grid.windows;
-    return !MASK_FOLLOWS_GRID(problem->mask) ||
-           problem->windows / ((uint64_t)along[0] * along[1] * along[2]) >=
-               2ull * windows_per_group;
 }
 
 void wa_set_matrix_access(const wa_problem *problem, wa_plan *plan)
@@ -289,38 +275,4 @@ uint32_t wa_matrix_tiles_per_subtile(uint32_t key_tiles, uint32_t most)
         if (key_tiles % n == 0)
             return n;
     return wa_ceil_div(key_tiles, wa_ceil_div(key_tiles, most));
-}
-
-/* Of one tensor, in local memory. */
-static uint32_t most_rows(const wa_problem *problem, const wa_device *device)
-{
-    const wa_matrix_shape one = {
-        .block_rows = 1, .block_keys = 1, .waves_per_window = 1};
-    const wa_matrix_tiling t =
-        wa_matrix_tiling_of(problem, device->matrix_unit, &one);
-    return device->local_bytes / t.row_bytes;
-}
-
-uint32_t wa_matrix_most_row_tiles(const wa_problem *problem,
-                                  const wa_device *device)
-{
-    return most_rows(problem, device) / device->matrix_unit->queries;
-}
-
-uint32_t wa_matrix_most_key_tiles(const wa_problem *problem,
-                                  const wa_device *device)
-{
-    /* the last may be a tile of one key */
-    return most_rows(problem, device) / 2 / device->matrix_unit->tile + 1;
-}
-
-bool wa_matrix_may_fit(const wa_problem *problem, const wa_device *device,
-                       const wa_matrix_shape *s, wa_pass pass,
-                       uint32_t row_planes)
-{
-    const wa_matrix_unit *unit = device->matrix_unit;
-    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
-    return (uint64_t)s->windows_per_group * s->stages *
-               wa_matrix_stage_bytes(&t, pass, row_planes) <=
-           device->local_bytes;
 }

@@ -11,9 +11,11 @@
 /* Bytes that are copied at once; tiles of channels that leave together. */
 #define WA_MATRIX_CHUNK_BYTES 16u
 #define WA_MATRIX_OUT_TILES 4u
-/* Stages of a ring, and waves of a work-group, at most; more of these than are
- * planned leave a wave few registers, and were seen to pay where measured. */
+/* Stages of a ring, of gradients', and waves of a work-group, at most; more of
+ * these than are planned leave a wave few registers, and were seen to pay
+ * where measured. */
 #define WA_MATRIX_MOST_STAGES 3u
+#define WA_MATRIX_GRADIENT_STAGES 2u
 #define WA_MATRIX_MOST_WAVES 24u
 #define WA_MATRIX_PLANNED_WAVES 16u
 
@@ -30,10 +32,9 @@ wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
                                      const wa_matrix_unit *unit,
                                      const wa_matrix_shape *shape);
 
-/* As kernels of keys see it: problem and shape are the other way round. */
+/* As kernels of keys see them: problem and shape are the other way round. */
 wa_problem wa_matrix_transpose(const wa_problem *problem);
-/* The numbers of the kernel of rows. */
-wa_matrix_shape wa_matrix_rows_of(const wa_matrix_gradient_shape *shape);
+wa_matrix_shape wa_matrix_transpose_shape(const wa_matrix_shape *shape);
 
 /* Elements that are copied at once. */
 uint32_t wa_matrix_chunk(const wa_problem *problem);
@@ -81,11 +82,6 @@ const char *wa_matrix_refusal(const wa_problem *problem,
                               const wa_device *device,
                               const wa_matrix_shape *shape);
 
-/* Where sums of bias and mask are kept: is there a window with the same shift
- * boundaries for each team, and one for each to come? */
-bool wa_matrix_boundaries_repeat(const wa_problem *problem,
-                                 uint32_t windows_per_group);
-
 /* Sets vector accesses of the plan. */
 void wa_set_matrix_access(const wa_problem *problem, wa_plan *plan);
 
@@ -100,16 +96,13 @@ uint32_t wa_matrix_most_sums(const wa_problem *problem,
  * if that costs less than half of them. */
 uint32_t wa_matrix_tiles_per_subtile(uint32_t key_tiles, uint32_t most);
 
-/* Where searches of shapes end: tiles of rows of one tensor, and of keys, of
- * which there are k and v, that local memory has room for beside nothing else;
- * and has it room for the ring of a shape, of which blocks, teams and stages
- * count? */
-uint32_t wa_matrix_most_row_tiles(const wa_problem *problem,
-                                  const wa_device *device);
-uint32_t wa_matrix_most_key_tiles(const wa_problem *problem,
-                                  const wa_device *device);
-bool wa_matrix_may_fit(const wa_problem *problem, const wa_device *device,
-                       const wa_matrix_shape *shape, wa_pass pass,
-                       uint32_t row_planes);
+/* Tries all shapes of a kernel for windows, of the problem as it sees it:
+ * blocks of rows that up to `most_splits` waves each may share; or, with
+ * has_windows, just whole windows. */
+typedef void wa_shape_trier(wa_search *find, const wa_problem *problem,
+                            wa_matrix_shape shape);
+void wa_visit_matrix_shapes(wa_search *find, const wa_problem *problem,
+                            wa_pass pass, uint32_t most_splits,
+                            bool has_windows, wa_shape_trier *try);
 
 #endif

@@ -159,13 +159,12 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     return cost * (1.0 + 8.0 / waves);
 }
 
-static void try_shape(wa_search *find, wa_matrix_shape s)
+static void try_shape(wa_search *find, const wa_problem *problem,
+                      wa_matrix_shape s)
 {
-    const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
     const wa_matrix_tiling t =
         wa_matrix_tiling_of(problem, device->matrix_unit, &s);
-    find->visited++;
     if (s.bias_cache == WA_BIAS_CACHE_REGISTERS &&
         !holds_own_score_bias(problem, device, &s, &t))
         return;
@@ -177,71 +176,10 @@ static void try_shape(wa_search *find, wa_matrix_shape s)
     }
 }
 
-/* Is there room for the rows and keys of all teams and stages? */
-static bool has_room(wa_search *find, const wa_matrix_shape *s)
-{
-    find->visited++;
-    return wa_matrix_may_fit(find->problem, find->device, s, WA_FORWARD, 1);
-}
-
-/* All ways to compute blocks of `tiles` tiles of rows in a team of `waves` or
- * more. Without asynchronous copies neither a ring nor several teams pay. */
-static void try_teams(wa_search *find, wa_matrix_shape s, uint32_t tiles,
-                      uint32_t waves)
-{
-    const bool async = find->device->matrix_unit->copies_async;
-    const uint32_t most_stages = async ? WA_MATRIX_MOST_STAGES : 1;
-    const uint32_t most_bias_cache = wa_matrix_has_regions(find->problem) ? 3
-                                     : wa_problem_has_score_bias(find->problem)
-                                         ? 2
-                                         : 0;
-    for (s.waves_per_window = waves;
-         s.waves_per_window <= MIN(tiles, WA_MATRIX_PLANNED_WAVES);
-         s.waves_per_window++)
-        for (s.windows_per_group = 1;
-             s.windows_per_group * s.waves_per_window <=
-             (async ? WA_MATRIX_PLANNED_WAVES : s.waves_per_window);
-             s.windows_per_group++)
-            for (s.stages = 1; s.stages <= most_stages && has_room(find, &s);
-                 s.stages++)
-                for (s.bias_cache = 0; s.bias_cache <= most_bias_cache;
-                     s.bias_cache++)
-                    try_shape(find, s);
-}
-
-/* Blocks of so many tiles of rows, with all keys or with parts of them: then
- * the softmax streams, for which each tile of rows has a wave of its own. */
-static void visit_keys(wa_search *find, uint32_t rows)
-{
-    const wa_problem *problem = find->problem;
-    const wa_matrix_unit *unit = find->device->matrix_unit;
-    const uint32_t all = wa_ceil_div(problem->keys, unit->tile);
-    const uint32_t most = wa_matrix_most_key_tiles(problem, find->device);
-    for (uint32_t keys = wa_even_size(all, most); keys > 0;
-         keys = wa_even_size(all, keys - 1)) {
-        const bool streams = keys < all;
-        const wa_matrix_shape s = {
-            .block_rows = MIN(rows * unit->queries, problem->queries),
-            .block_keys = MIN(keys * unit->tile, problem->keys),
-            .waves_per_window = 1,
-            .windows_per_group = 1,
-            .stages = 1};
-        if (streams && rows > WA_MATRIX_PLANNED_WAVES)
-            return;
-        if (has_room(find, &s))
-            try_teams(find, s, rows, streams ? rows : 1);
-    }
-}
-
 static void visit(wa_search *find)
 {
-    const uint32_t all = wa_ceil_div(find->problem->queries,
-                                     find->device->matrix_unit->queries);
-    const uint32_t most =
-        wa_matrix_most_row_tiles(find->problem, find->device);
-    for (uint32_t rows = wa_even_size(all, most); rows > 0;
-         rows = wa_even_size(all, rows - 1))
-        visit_keys(find, rows);
+    wa_visit_matrix_shapes(find, find->problem, WA_FORWARD, 1, false,
+                           try_shape);
 }
 
 void wa_explain_matrix_forward(const wa_problem *problem,

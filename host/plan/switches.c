@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 
-#define BOUNDS(name, least, most) {#name, most},
+#define BOUNDS(name, least, most) {#name, least, most},
 const wa_switch_bounds wa_switches[WA_SWITCHES] = {SWITCHES(BOUNDS)};
 
 void wa_append_switch(char *text, size_t size, wa_switch which, uint32_t value)

@@ -19,7 +19,7 @@ typedef enum wa_switch { SWITCHES(WA_DECLARE_SWITCH) WA_SWITCHES } wa_switch;
 
 typedef struct wa_switch_bounds {
     const char *name;
-    uint32_t most; /* that kernels take */
+    uint32_t least, most; /* that kernels take */
 } wa_switch_bounds;
 extern const wa_switch_bounds wa_switches[WA_SWITCHES];
 

@@ -335,9 +335,8 @@ static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
                                                         sum with a bias for */
     } else if (kernel == WA_MATRIX_BACKWARD) {
         wa_matrix_gradient_shape *s = &shape->matrix_backward;
-        s->bias_cache = wa_problem_has_score_bias(problem) ? s->bias_cache : 0;
-        s->keys.bias_cache =
-            wa_problem_has_score_bias(problem) ? s->keys.bias_cache : 0;
+        if (!wa_problem_has_score_bias(problem))
+            s->rows.bias_cache = s->keys.bias_cache = WA_BIAS_CACHE_NONE;
         if (problem->bias == WINATTN_BIAS_NONE)
             s->keeps_dbias = WA_DBIAS_WORKSPACE;
     }

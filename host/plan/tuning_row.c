@@ -10,7 +10,9 @@
 #include "program/cache_record.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-#define MOST_NUMBERS 15 /* of a shape */
+/* Of a shape, which has nothing but numbers; at most. */
+#define NUMBERS(shape) (sizeof(shape) / sizeof(uint32_t))
+#define MOST_NUMBERS NUMBERS(wa_matrix_gradient_shape)
 #define ANY "any"
 
 static const char *const kernels[WA_TUNED_KERNELS] = {
@@ -21,6 +23,7 @@ static const char *const variants[WA_ROW_VARIANTS] = {ANY, "dot", "cosine",
 static const char *const types[WA_ROW_TYPES] = {ANY, "fp32", "half"};
 static const char *const score_biases[WA_ROW_SCORE_BIASES] = {
     ANY, "none", "bias", "mask", "regions"};
+
 /* ---- Shapes ---- */
 
 /* A number without sign and its end; false if there is none. */
@@ -47,76 +50,59 @@ static size_t read_numbers(const char *text, uint32_t numbers[MOST_NUMBERS])
     return 0;
 }
 
-#define NUMBER(field, option, least, most)                                    \
-    {#field, option, least, most, offsetof(wa_tuned_shape, MEMBER.field)},
-#define NUMBER_OF_KEYS(field, option, least, most)                            \
-    {"keys." #field, option, least, most,                                     \
-     offsetof(wa_tuned_shape, matrix_backward.keys.field)},
-
-#define MEMBER local_forward
-static const wa_shape_field local_forward[] = {WA_LOCAL_SHAPE(NUMBER)};
-#undef MEMBER
-#define MEMBER matrix_forward
-static const wa_shape_field matrix_forward[] = {WA_MATRIX_SHAPE(NUMBER)};
-#undef MEMBER
-#define MEMBER local_backward.fused
-static const wa_shape_field local_backward[] = {WA_GRADIENT_SHAPE(NUMBER){
-    "resident", WA_NO_SWITCH, 0, WA_LARGEST_NUMBER,
-    offsetof(wa_tuned_shape, local_backward.resident)}};
-#undef MEMBER
-#define MEMBER matrix_backward
-static const wa_shape_field matrix_backward[] = {
-    WA_MATRIX_GRADIENT_SHAPE(NUMBER) WA_MATRIX_SHAPE(NUMBER_OF_KEYS)};
-#undef MEMBER
-
-/* The numbers of a text, in their order; those from `least` on may be missing
- * together, and are 0 then. */
+/* How many numbers the text of a shape has; those from `least` on may be
+ * missing together, and are 0 then. */
 static const struct {
-    wa_shape_list list;
-    size_t least;
-} texts[WA_TUNED_KERNELS] = {
-    [WA_LOCAL_FORWARD] = {{local_forward, COUNT(local_forward)},
-                          COUNT(local_forward)},
-    [WA_MATRIX_FORWARD] = {{matrix_forward, COUNT(matrix_forward)},
-                           COUNT(matrix_forward)},
-    [WA_LOCAL_BACKWARD] = {{local_backward, COUNT(local_backward)},
-                           COUNT(local_backward) - 1},
-    [WA_MATRIX_BACKWARD] = {{matrix_backward, COUNT(matrix_backward)},
-                            COUNT(matrix_backward) - COUNT(matrix_forward) -
-                                1},
+    size_t all, least;
+} counts[WA_TUNED_KERNELS] = {
+    [WA_LOCAL_FORWARD] = {NUMBERS(wa_local_shape), NUMBERS(wa_local_shape)},
+    [WA_MATRIX_FORWARD] = {NUMBERS(wa_matrix_shape), NUMBERS(wa_matrix_shape)},
+    [WA_LOCAL_BACKWARD] = {NUMBERS(wa_tuned_gradient_shape),
+                           NUMBERS(wa_gradient_shape)},
+    [WA_MATRIX_BACKWARD] = {MOST_NUMBERS, NUMBERS(wa_matrix_shape)},
 };
-_Static_assert(COUNT(matrix_backward) <= MOST_NUMBERS, "too many numbers");
+
+/* Where a number of a text is in the shape. The keys of a block stand behind
+ * what one kernel for all gradients has, too. */
+static size_t place_of(wa_tuned_kernel kernel, size_t number)
+{
+    const size_t keys = NUMBERS(wa_matrix_shape);
+    if (kernel != WA_MATRIX_BACKWARD || number == 0 || number > keys)
+        return number;
+    return number == keys ? 1 : number + 1;
+}
 
 /* What is of two kernels is there if there are two. */
 static bool has_all(wa_tuned_kernel kernel, const wa_tuned_shape *shape)
 {
     return kernel != WA_MATRIX_BACKWARD ||
-           shape->matrix_backward.block_keys != 0;
+           shape->matrix_backward.rows.block_keys != 0;
 }
 
 bool wa_tuned_shape_parse(wa_tuned_kernel kernel, const char *text,
                           wa_tuned_shape *shape)
 {
-    uint32_t n[MOST_NUMBERS] = {0};
-    const wa_shape_list *list = &texts[kernel].list;
-    const size_t count = read_numbers(text, n);
+    uint32_t read[MOST_NUMBERS] = {0}, numbers[MOST_NUMBERS];
+    const size_t all = counts[kernel].all, count = read_numbers(text, read);
     memset(shape, 0, sizeof *shape);
-    for (size_t i = 0; i < list->count; i++)
-        wa_shape_set_number(list, i, n[i], shape);
-    return count == texts[kernel].least ||
-           (count == list->count && has_all(kernel, shape));
+    for (size_t i = 0; i < all; i++)
+        numbers[place_of(kernel, i)] = read[i];
+    memcpy(shape, numbers, all * sizeof *numbers);
+    return count == counts[kernel].least ||
+           (count == all && has_all(kernel, shape));
 }
 
 void wa_tuned_shape_print(wa_tuned_kernel kernel, const wa_tuned_shape *shape,
                           char *text, size_t size)
 {
-    const wa_shape_list *list = &texts[kernel].list;
+    uint32_t numbers[MOST_NUMBERS];
     const size_t count =
-        has_all(kernel, shape) ? list->count : texts[kernel].least;
+        has_all(kernel, shape) ? counts[kernel].all : counts[kernel].least;
+    memcpy(numbers, shape, counts[kernel].all * sizeof *numbers);
     text[0] = 0;
     for (size_t i = 0; i < count; i++)
         wa_append(text, size, "%s%u", i ? ":" : "",
-                  wa_shape_number(list, i, shape));
+                  numbers[place_of(kernel, i)]);
 }
 
 /* ---- Rows ---- */

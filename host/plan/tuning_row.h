@@ -34,8 +34,8 @@ typedef struct wa_gradient_pair {
 } wa_gradient_pair;
 
 /* In a row's text the numbers stand in the order of the struct's members,
- * with colons between them; `resident` may be missing, and what is only of two
- * kernels. */
+ * with colons between them, but rows.block_keys behind keeps_dbias; `resident`
+ * may be missing, and what is only of two kernels. */
 typedef union wa_tuned_shape {
     wa_local_shape local_forward;
     wa_matrix_shape matrix_forward;

@@ -45,29 +45,21 @@ static const char *const whole[] = {
     /* ... and delta from o */
     "given=1 queries=40 keys=50 dim=32 bias=same mask=regions mask_windows=2 "
     "shape=0:1:2:2:1:1:1",
-    "given=1 queries=40 keys=33 dim=20 heads=2 kv_heads=1 bias=fp32 "
-    "shape=1:1:1:2:1:0:0",
+    "given=1 queries=40 keys=33 dim=20 heads=2 bias=fp32 shape=0:1:1:2:1:0:0",
     "given=1 variant=cosine logit_scale=2 queries=20 keys=50 dim=40 bias=same "
     "shape=0:1:1:1:1:1:1",
-    "given=1 queries=70 keys=60 dim=16 shape=1:1:1:2:1:0:0",
+    "given=1 queries=70 keys=60 dim=16 shape=0:1:1:2:1:0:0",
     "given=1 variant=cosine queries=20 keys=33 dim=32 shape=0:1:1:1:1:0:0",
     "given=1 queries=20 keys=40 dim=48 shape=0:1:2:1:1:0:0",
     /* tiles of one row, some of which have a delta near 0 */
     "given=1 queries=17 dim=16 shape=0:1:1:1:1:0:0 | windows=90 heads=2",
     /* tiles of rows have different powers of two */
     "queries=70 keys=33 dim=16 shape=0:1:1:1:0:0:0",
-    /* ---- Several q blocks: rows in blocks, heads that share keys ---- */
-    "queries=40 keys=20 dim=16 shape=1:1:2:1:0:0:0",
-    "queries=40 keys=33 dim=20 heads=2 kv_heads=1 bias=fp32 mask=fp32 "
-    "mask_windows=2 shape=1:2:1:2:1:0:0",
-    "queries=20 dim=16 heads=4 kv_heads=2 bias=same shape=0:1:1:1:0:0:0",
-    "given=1 queries=70 keys=20 dim=40 heads=3 kv_heads=1 mask=regions "
-    "mask_windows=2 shape=2:1:2:2:0:0:0",
     /* ---- Cosine ---- */
     "variant=cosine logit_scale=1 queries=20 keys=35 dim=20 bias=fp32 "
     "shape=0:1:2:1:0:1:1",
     "variant=cosine logit_scale=3 queries=40 keys=35 dim=40 heads=2 "
-    "kv_heads=1 bias=same shape=1:1:1:2:1:0:0",
+    "bias=same shape=0:1:1:2:1:0:0",
     "variant=cosine logit_scale=5 given=1 queries=20 keys=30 dim=16 "
     "shape=0:1:2:2:1:0:0",
     "variant=cosine queries=20 dim=32",
@@ -181,14 +173,13 @@ static const char *const grids[] = {
     "grid=2 size=4x5 window=3x3 shift=1x1 mask=shift bias=table_same pads=1 "
     "dim=16 shape=0:1:2:2:0:1:1",
     "grid=3 size=3x6x7 window=2x3x4 shift=1x1x2 mask=shift bias=table_same "
-    "pads=2 variant=cosine logit_scale=2 heads=2 kv_heads=1 dim=12 "
-    "shape=1:1:1:2:1:0:0",
+    "pads=2 variant=cosine logit_scale=2 heads=2 dim=12 shape=0:1:1:2:1:0:0",
     "grid=1 size=50 window=20 shift=7 mask=shift dim=10 padding=hidden "
     "shape=0:1:2:1:0:3:0",
     "grid=2 size=7x9 window=4x4 mask=same mask_windows=3 bias=fp32 dim=16 "
     "shape=0:1:1:1:0:1:1",
-    "grid=2 size=5x7 window=3x4 shift=1x2 mask=shift pads=3 heads=2 "
-    "kv_heads=1 dim=8 shape=1:1:2:1:0:0:0",
+    "grid=2 size=5x7 window=3x4 shift=1x2 mask=shift pads=3 heads=2 dim=8 "
+    "shape=0:1:2:1:0:0:0",
     "given=1 grid=2 size=5x7 window=3x4 pads=1 dim=20 bias=table_same "
     "entries=9",
     "given=1 grid=2 size=5x7 window=3x6 shift=1x2 mask=shift pads=3 dim=8 "

@@ -28,14 +28,14 @@ static wa_matrix_gradient_shape draw_backward(random_state *r,
                                               const test_case *c, bool split)
 {
     wa_matrix_gradient_shape s = {
-        .block_rows = random_between(r, 0, 3),
-        .waves_per_window = random_between(r, 1, 4),
-        .windows_per_group = random_between(r, 1, 3),
-        .stages = random_between(r, 1, 2),
-        .subtile_keys = random_between(r, 0, 3),
-        .bias_cache = random_between(r, 0, 3),
+        .rows = {.block_rows = random_between(r, 0, 3),
+                 .block_keys = split ? random_between(r, 1, 6) : 0,
+                 .waves_per_window = random_between(r, 1, 4),
+                 .windows_per_group = random_between(r, 1, 3),
+                 .stages = random_between(r, 1, 2),
+                 .subtile_keys = random_between(r, 0, 3),
+                 .bias_cache = random_between(r, 0, 3)},
         .keeps_dbias = random_between(r, 0, 2),
-        .block_keys = split ? random_between(r, 1, 6) : 0,
         .keys = {.block_rows = random_between(r, 0, 3),
                  .block_keys = random_between(r, 0, 3),
                  .waves_per_window = random_between(r, 1, 4),
@@ -43,12 +43,14 @@ static wa_matrix_gradient_shape draw_backward(random_state *r,
                  .stages = random_between(r, 1, 2),
                  .subtile_keys = random_between(r, 0, 3),
                  .bias_cache = random_between(r, 0, 3)}};
+    if (!split)
+        s.rows.block_rows = 0; /* a block is a window */
     if (c->variant == WINATTN_SLIDING) {
         const uint32_t tiles = 1u << random_between(r, 0, 2);
-        s.windows_per_group = s.keys.windows_per_group = 1;
-        s.bias_cache = s.keys.bias_cache = s.keeps_dbias = 0;
-        s.block_rows = random_between(r, 1, 2);
-        s.block_keys = s.subtile_keys = tiles;
+        s.rows.windows_per_group = s.keys.windows_per_group = 1;
+        s.rows.bias_cache = s.keys.bias_cache = s.keeps_dbias = 0;
+        s.rows.block_rows = random_between(r, 1, 2);
+        s.rows.block_keys = s.rows.subtile_keys = tiles;
         s.keys.block_rows = s.keys.subtile_keys = tiles;
         s.keys.block_keys = random_between(r, 1, 2);
     }

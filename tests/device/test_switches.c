@@ -86,7 +86,7 @@ static bool replace(const char *defines, const char *name, const char *value,
     return true;
 }
 
-#define BOUNDS(name, least, most) {#name, most},
+#define BOUNDS(name, least, most) {#name, least, most},
 static const wa_switch_bounds all[] = {SWITCHES(BOUNDS)
 #ifdef TESTS_HAVE_MODELS
                                            MODEL_SWITCHES(BOUNDS)

@@ -120,10 +120,10 @@ static void fit_forward(const test_case *c, const wa_matrix_unit *unit,
 static void fit_sliding(const wa_matrix_unit *unit,
                         wa_matrix_gradient_shape *s)
 {
-    wa_matrix_shape *k = &s->keys;
-    s->block_rows *= s->waves_per_window * unit->queries;
-    s->block_keys *= unit->tile;
-    s->subtile_keys *= unit->tile;
+    wa_matrix_shape *r = &s->rows, *k = &s->keys;
+    r->block_rows *= r->waves_per_window * unit->queries;
+    r->block_keys *= unit->tile;
+    r->subtile_keys *= unit->tile;
     k->block_rows *= unit->tile;
     k->block_keys *= k->waves_per_window * unit->queries;
     k->subtile_keys *= unit->tile;
@@ -132,20 +132,21 @@ static void fit_sliding(const wa_matrix_unit *unit,
 static void fit_backward(const test_case *c, const wa_matrix_unit *unit,
                          wa_matrix_gradient_shape *s)
 {
-    const uint32_t waves = s->waves_per_window;
-    s->block_rows = matrix_tiles(s->block_rows, unit->queries, c->queries);
-    const uint32_t row_tiles = wa_ceil_div(s->block_rows, unit->queries);
-    if (s->waves_per_window < row_tiles)
-        s->waves_per_window = row_tiles;
-    if (s->subtile_keys == 0)
-        s->subtile_keys = wa_ceil_div((uint32_t)c->keys, unit->tile);
-    s->subtile_keys *= unit->tile;
-    if (s->block_keys == 0)
+    wa_matrix_shape *r = &s->rows;
+    const uint32_t waves = r->waves_per_window;
+    r->block_rows = matrix_tiles(r->block_rows, unit->queries, c->queries);
+    const uint32_t row_tiles = wa_ceil_div(r->block_rows, unit->queries);
+    if (r->waves_per_window < row_tiles)
+        r->waves_per_window = row_tiles;
+    if (r->subtile_keys == 0)
+        r->subtile_keys = wa_ceil_div((uint32_t)c->keys, unit->tile);
+    r->subtile_keys *= unit->tile;
+    if (r->block_keys == 0)
         return;
     wa_matrix_shape *k = &s->keys;
-    s->block_keys = matrix_tiles(s->block_keys, unit->tile, c->keys);
-    if (s->block_keys == (uint32_t)c->keys && s->keeps_dbias != 1)
-        s->waves_per_window = waves;
+    r->block_keys = matrix_tiles(r->block_keys, unit->tile, c->keys);
+    if (r->block_keys == (uint32_t)c->keys && s->keeps_dbias != 1)
+        r->waves_per_window = waves;
     k->block_rows = matrix_tiles(k->block_rows, unit->tile, c->queries);
     k->block_keys = matrix_tiles(k->block_keys, unit->queries, c->keys);
     const uint32_t key_tiles = wa_ceil_div(k->block_keys, unit->queries);
