@@ -257,8 +257,7 @@ static void check_object(source *s, cJSON **file, const char *name,
         while ((one.name = strtok_r(rest, " ", &rest)) != NULL)
             check_row(s, file, &one, &plain);
     }
-    cJSON_ArrayForEach(item,
-                       (name ? cJSON_GetObjectItem(*file, name) : *file))
+    cJSON_ArrayForEach(item, (name ? cJSON_GetObjectItem(*file, name) : *file))
     {
         char word[256];
         snprintf(word, sizeof word, " %s ", item->string);
