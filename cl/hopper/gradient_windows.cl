@@ -5,8 +5,9 @@
  * warpgroup fills it, with what must be known of the rows; the others have 64
  * of the rows that are owned each.
  *
- * OWN_ROWS, OTHER_ROWS, OTHER_BYTES and READS_O are of the kernel. There is a
- * bias: without one fragments are as fast. */
+ * OWN_ROWS, OTHER_ROWS, OTHER_BYTES, READS_O and OWNS_KEYS are of the kernel:
+ * rows that are owned are keys, and the others queries, or the other way
+ * round. There is a bias: without one fragments are as fast. */
 #include "common/even_part.cl"
 #include "common/problem.cl"
 #include "hopper/bias_chunks.cl"
@@ -28,6 +29,10 @@ REQUIRE(NQ)
 
 typedef char bias_has_16_bits[BIAS == 1 ? 1 : -1];
 typedef char all_tokens_exist[PADDING ? -1 : 1];
+
+/* Rows that a window has. */
+#define OWN_COUNT (OWNS_KEYS ? NK : NQ)
+#define OTHER_COUNT (OWNS_KEYS ? NQ : NK)
 
 /* Its address: stages, pairs of the bias, rows of o, numbers, barriers. */
 typedef struct window_ring {
@@ -154,22 +159,52 @@ INLINE float log_sum_of(float packed)
     return (float)(as_uint(packed) & ~BOUND_BITS) * LOG_STEP;
 }
 
-/* ---- Which windows ---- */
+/* ---- What a work-group has ---- */
 
-/* Windows of a launch that a split has. */
-typedef even_part window_split;
+/* Rows of a head in some windows. */
+typedef struct window_job {
+    uint head, split, block;
+    uint first;         /* of the rows that are owned */
+    even_part windows;  /* of the launch */
+    float scale;        /* of the head's logits */
+    int has_lse, has_o; /* is lse given, and o with it that is read? */
+} window_job;
 
-INLINE window_split find_split(const forward_args *args, uint split)
+INLINE window_job find_job(const backward_args *args)
 {
-    return part_of((uint)args->windows, args->splits, split);
+    const forward_args *forward = &args->forward;
+    const uint blocks = OWNS_KEYS ? args->key_blocks : forward->row_blocks;
+    const uint head_blocks = forward->heads * blocks;
+    const uint head_block = (uint)get_group_id(0) % head_blocks;
+    window_job job = {.head = head_block / blocks,
+                      .split = (uint)get_group_id(0) / head_blocks,
+                      .block = OWN_ROWS < OWN_COUNT ? head_block % blocks : 0,
+                      .scale = forward->scale,
+                      .has_lse = (forward->flags & ARG_LSE) != 0,
+                      .has_o = READS_O && (forward->flags & ARG_LSE) != 0 &&
+                               (forward->flags & ARG_O) != 0};
+    job.first = job.block * OWN_ROWS;
+    job.windows = part_of((uint)forward->windows, forward->splits, job.split);
+    return job;
 }
 
-/* ---- Who has which rows ---- */
+/* What all of a work-group knows. */
+typedef struct window_call {
+    const window_ring *ring;
+    const backward_args *args;
+    const window_job *job;
+    const score_bias_tensors *score_bias;
+    __global const storage *q, *k, *v, *d_o, *o;
+    __global const float *lse, *d_lse;
+    __global storage *dq, *dk, *dv;
+    __global float *workspace;
+} window_call;
 
-/* Of rows that are owned each wave has 16, of which those behind the window's
- * last are computed of whatever is there, and do not leave. */
-INLINE uint first_of_wave(uint wave) { return wave * 16; }
-INLINE uint first_of_warpgroup(uint wave) { return wave / 4 * WARPGROUP_ROWS; }
+/* Window n of the work-group's. */
+INLINE ulong window_of(const window_call *call, uint n)
+{
+    return call->args->forward.first_window + call->job->windows.first + n;
+}
 
 /* ---- The producer ---- */
 
@@ -181,19 +216,27 @@ INLINE void sync_fetching(void)
                      : "memory");
 }
 
-/* Of a head's rows in a window `count` from `first` on, at most `most`. */
+/* A head in a window, and the work-item that fetches rows of it. */
+typedef struct fetched_head {
+    const window_place *place;
+    uint head, item;
+    int wide;
+} fetched_head;
+
+/* Fetches `count` of its rows from `first` on, at most `most`. */
 INLINE void fetch_window_rows(uint to, __global const storage *tensor,
                               const tensor_layout *layout,
-                              const window_place *place, uint head, uint first,
-                              uint count, const uint most, uint item, int wide)
+                              const fetched_head *of, uint first, uint count,
+                              const uint most)
 {
-    const uint chunk = item % 4, row = item / 4, step = WARPGROUP / 4;
+    const window_place *place = of->place;
+    const uint chunk = of->item % 4, row = of->item / 4, step = WARPGROUP / 4;
     __global const storage *head_rows =
-        tensor + plane_at(layout, place, head) + chunk * 8;
+        tensor + plane_at(layout, place, of->head) + chunk * 8;
     __global const storage *from =
         head_rows + row_at(layout, place, first + row);
     to = window_chunk(to, row, chunk);
-    if (!wide) {
+    if (!of->wide) {
         NO_UNROLL_FOR (uint r = row; r < count; r += step) {
             store_chunk(to,
                         as_uint4(vload8(0, (__global const ushort *)from)));
@@ -226,14 +269,12 @@ INLINE void clear_rows(const window_ring *ring, const window_part part,
 }
 
 /* So are those that only fill tiles up: products read them, and the producer
- * does not write them. Of the first row that the work-group owns, of `owned`
- * that there are of these, and of the other side's. By all consumers. */
-INLINE void clear_fill(const window_ring *ring, uint first, const uint owned,
-                       const uint others, uint item)
+ * does not write them. first: that the work-group owns. By all consumers. */
+INLINE void clear_fill(const window_ring *ring, uint first, uint item)
 {
-    clear_rows(ring, OTHER_FIRST, others, OTHER_ROWS, item);
-    if (owned % OWN_ROWS != 0)
-        clear_rows(ring, OWN_FIRST, min(owned - first, (uint)OWN_ROWS),
+    clear_rows(ring, OTHER_FIRST, OTHER_COUNT, OTHER_ROWS, item);
+    if (OWN_COUNT % OWN_ROWS != 0)
+        clear_rows(ring, OWN_FIRST, min(OWN_COUNT - first, (uint)OWN_ROWS),
                    OWN_ROWS, item);
 }
 
@@ -255,6 +296,16 @@ INLINE float inverse_of_row(uint rows, uint row)
     const float inverse =
         fmin(rsqrt(square_of_row(rows, row)), 1.0f / NORM_EPSILON);
     return RESCALES && inverse >= 1.0f / NORM_EPSILON ? 0.0f : inverse;
+}
+
+/* Leaves that of a stage's rows that are owned. */
+INLINE void measure_own_rows(const window_ring *ring, uint stage, uint item)
+{
+    UNROLL_FOR (uint r = 0; r < OWN_ROWS; r += WARPGROUP)
+        if (r + item < OWN_ROWS)
+            store_number(
+                own_numbers(ring, stage) + 4 * (r + item),
+                inverse_of_row(window_rows(ring, stage, OWN_FIRST), r + item));
 }
 #endif
 
@@ -283,45 +334,38 @@ INLINE void load_pairs(uint *words, const window_ring *ring, uint wave,
     words[3] = x.w;
 }
 
-/* Tiles in a loop load their pairs while the one before is computed: ptxas
- * puts what makes floats of them, and waits for local memory, between products
- * that start. Behind the last tile of `step` columns comes the first again, so
- * that nobody asks. With regions that takes registers that there are not. */
-#define LOADS_AHEAD (!HAS_REGIONS)
-#define NEXT_TILE(first, step)                                                \
-    ((first) + (step) < OTHER_ROWS ? (first) + (step) : 0)
-
 /* Where rows are copied, what keep_bias does. */
-INLINE void copy_bias(const window_ring *ring, const forward_args *args,
-                      const score_bias_view *score_bias, uint first, uint item,
-                      const int transposed)
+INLINE void copy_bias(const window_call *call, const score_bias_view *view,
+                      uint item)
 {
+    const uint pairs = window_pairs(call->ring), first = call->job->first;
     const uint all = OWN_ROWS / 16 * (OTHER_ROWS / 16), lane = item % WAVE;
     const uint waves = COMPUTING_WAVES;
     NO_UNROLL_FOR (uint i = item / WAVE; i < all; i += waves) {
         const uint own = first + i / (OTHER_ROWS / 16) * 16;
         const uint other = i % (OTHER_ROWS / 16) * 16;
-        copy_bias_chunks(window_pairs(ring) + i * BIAS_CHUNK_BYTES, 1, args,
-                         score_bias, transposed ? other : own,
-                         transposed ? own : other, lane);
+        copy_bias_chunks(pairs + i * BIAS_CHUNK_BYTES, 1, &call->args->forward,
+                         view, OWNS_KEYS ? other : own,
+                         OWNS_KEYS ? own : other, lane);
     }
     await_copies();
     WAVE_SYNC();
     NO_UNROLL_FOR (uint i = item / WAVE; i < all; i += waves)
-        order_bias_chunks(window_pairs(ring) + i * BIAS_CHUNK_BYTES, 1,
-                          transposed, lane);
+        order_bias_chunks(pairs + i * BIAS_CHUNK_BYTES, 1, OWNS_KEYS, lane);
 }
 
-/* Of a head, before the first window: pairs of the rows that are owned, from
- * `first` on, which are keys if `transposed`. By all consumers. */
-INLINE void keep_bias(const window_ring *ring, const forward_args *args,
-                      const score_bias_view *score_bias, uint first, uint item,
-                      const int transposed)
+/* Before the first window: pairs of the rows that are owned. By all consumers;
+ * they are there behind sync_computing. */
+INLINE void keep_bias(const window_call *call, uint item)
 {
+    const forward_args *args = &call->args->forward;
+    const work_tile here = {.window = args->first_window,
+                            .head = call->job->head};
+    const score_bias_view view = score_bias_of(call->score_bias, args, here);
     const uint chunks = OTHER_ROWS / 16; /* of 16 rows */
-    if (NK % (transposed ? OWN_ROWS : OTHER_ROWS) == 0 &&
-        has_bias_rows(args, score_bias)) {
-        copy_bias(ring, args, score_bias, first, item, transposed);
+    if (NK % (OWNS_KEYS ? OWN_ROWS : OTHER_ROWS) == 0 &&
+        has_bias_rows(args, &view)) {
+        copy_bias(call, &view, item);
         return;
     }
     NO_UNROLL_FOR (uint n = item; n < OWN_ROWS / 16 * chunks * WAVE;
@@ -330,18 +374,17 @@ INLINE void keep_bias(const window_ring *ring, const forward_args *args,
         const uint column = n / WAVE % chunks * 16;
         float x[PAIRS_OF_CHUNK];
         UNROLL_FOR (uint e = 0; e < PAIRS_OF_CHUNK; e++) {
-            const uint own = first + wave * 16 + row_of_pair(lane, e);
+            const uint own =
+                call->job->first + wave * 16 + row_of_pair(lane, e);
             const uint other = column + column_of_pair(lane, e);
-            const uint row = transposed ? other : own;
-            const uint key = transposed ? own : other;
-            x[e] = JOIN(load, BIAS_SUFFIX)(score_bias->bias,
-                                           bias_at(args, score_bias,
-                                                   (int)min(row, NQ - 1u),
-                                                   (int)min(key, NK - 1u)));
+            const uint row = OWNS_KEYS ? other : own;
+            const uint key = OWNS_KEYS ? own : other;
+            x[e] = bias_of(args, &view, (int)min(row, NQ - 1u),
+                           (int)min(key, NK - 1u));
             /* so keys that only fill a tile up are not seen */
             x[e] = key < NK ? x[e] : -INFINITY;
         }
-        store_chunk(pair_chunk(ring, wave, column, lane),
+        store_chunk(pair_chunk(call->ring, wave, column, lane),
                     (uint4)(PACK(x[0], x[1]), PACK(x[2], x[3]),
                             PACK(x[4], x[5]), PACK(x[6], x[7])));
     }
@@ -352,24 +395,22 @@ INLINE void keep_bias(const window_ring *ring, const forward_args *args,
 typedef char
     items_for_regions[REGION_WORDS + OWN_REGION_WORDS <= WARPGROUP ? 1 : -1];
 
-/* A work-item's. first: of the rows that are owned, which are keys if
- * owns_keys. */
-INLINE fetched_regions fetch_regions(const score_bias_tensors *tensors,
-                                     const forward_args *args, ulong window,
-                                     uint first, const int owns_keys,
+/* A work-item's. */
+INLINE fetched_regions fetch_regions(const window_call *call, ulong window,
                                      uint item)
 {
     fetched_regions x = {.word = 0};
 #if HAS_REGIONS
+    const forward_args *args = &call->args->forward;
     const work_tile here = {.window = window};
-    const score_bias_view view = score_bias_of(tensors, args, here);
+    const score_bias_view view = score_bias_of(call->score_bias, args, here);
     if (item < REGION_WORDS + OWN_REGION_WORDS && may_have_regions(&view))
-        x = fetch_region_word(&view, args, first, owns_keys, item);
+        x = fetch_region_word(&view, args, call->job->first, OWNS_KEYS, item);
 #endif
     return x;
 }
 
-/* By all of the producer. */
+/* All of the producer call it. */
 INLINE void keep_regions(const window_ring *ring, uint stage,
                          const fetched_regions *x, uint item)
 {
@@ -378,6 +419,53 @@ INLINE void keep_regions(const window_ring *ring, uint stage,
         store_word(window_regions(ring, stage) + 4 * item, x->word);
     keep_region_flag(window_regions(ring, stage), item / WAVE, x->differ);
 #endif
+}
+
+/* ---- A window ---- */
+
+/* Fetches window n of the work-group's into its stage, once that was read. */
+INLINE void fetch_window(const window_call *call, uint n, uint item)
+{
+    const window_ring *ring = call->ring;
+    const backward_args *args = call->args;
+    const forward_args *forward = &args->forward;
+    const uint stage = n % STAGES, first = call->job->first;
+    const uint count = min((uint)OWN_ROWS, OWN_COUNT - first);
+    const window_place place = find_place(forward, window_of(call, n));
+    const fetched_head head = {.place = &place,
+                               .head = call->job->head,
+                               .item = item,
+                               .wide =
+                                   (forward->flags & ARG_WIDE_ACCESS) != 0};
+    const fetched_regions regions =
+        fetch_regions(call, window_of(call, n), item);
+    await_phase(window_was_read(ring, stage), n / STAGES % 2 ^ 1);
+    fetch_window_rows(
+        window_rows(ring, stage, OWN_FIRST), OWNS_KEYS ? call->k : call->q,
+        OWNS_KEYS ? &forward->k : &forward->q, &head, first, count, OWN_ROWS);
+    fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
+                      OWNS_KEYS ? call->q : call->k,
+                      OWNS_KEYS ? &forward->q : &forward->k, &head, 0,
+                      OTHER_COUNT, OTHER_COUNT);
+    fetch_window_rows(
+        window_rows(ring, stage, OWN_SECOND), OWNS_KEYS ? call->v : call->d_o,
+        OWNS_KEYS ? &forward->v : &args->d_o, &head, first, count, OWN_ROWS);
+    fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
+                      OWNS_KEYS ? call->d_o : call->v,
+                      OWNS_KEYS ? &args->d_o : &forward->v, &head, 0,
+                      OTHER_COUNT, OTHER_COUNT);
+    arrive_filled(window_filled(ring, stage), head.wide);
+    END_COPIES();
+    keep_regions(ring, stage, &regions, item);
+}
+
+/* A number that queries have. */
+INLINE float number_of_row(__global const float *numbers,
+                           const tensor_layout *layout,
+                           const window_place *place, uint head, uint row)
+{
+    return numbers[plane_at(layout, place, head) +
+                   row_at(layout, place, min(row, NQ - 1u))];
 }
 
 /* ---- Rows that leave ---- */
@@ -389,18 +477,30 @@ INLINE uint tile_chunk(uint rows, uint lane)
     return window_chunk(rows, lane % 16, lane / 16);
 }
 
-/* A wave's 16 rows of sums, row r of the lane's two times factor[r], to a
- * head's rows from `row` on, a multiple of 16, those before `end`. staging: as
- * many rows in local memory that are the wave's own by now. adds: to what is
- * there. */
-INLINE void store_window_rows(const float *sums, const float *factor,
-                              uint staging, __global storage *tensor,
-                              const tensor_layout *layout,
-                              const window_place *place, uint head, uint row,
-                              uint end, int lane, int adds, int wide)
+/* A wave's 16 rows of a head: `row`, a multiple of 16, and on, of which those
+ * before `end` leave. */
+typedef struct leaving_rows {
+    const window_place *place;
+    uint head, row, end;
+    int lane;
+    uint flags; /* of the call */
+} leaving_rows;
+
+/* Stores one of ARG_DQ, ARG_DK and ARG_DV, if it is asked for: row r of the
+ * lane's two sums times factor[r], to a tensor. staging: 16 rows in local
+ * memory that are the wave's own by now. */
+INLINE void store_gradient(const float *sums, const float *factor,
+                           uint staging, __global storage *tensor,
+                           const tensor_layout *layout, const leaving_rows *of,
+                           const uint gradient)
 {
-    __global storage *to = tensor + plane_at(layout, place, head);
-    if (adds) {
+    if ((of->flags & gradient) == 0)
+        return;
+    const window_place *place = of->place;
+    const uint row = of->row, end = of->end;
+    const int lane = of->lane;
+    __global storage *to = tensor + plane_at(layout, place, of->head);
+    if ((of->flags & ADDED(gradient)) != 0) {
         UNROLL_FOR (uint r = 0; r < 2; r++) {
             const uint own = row + lane / 4 + 8 * r;
             if (own < end)
@@ -419,7 +519,7 @@ INLINE void store_window_rows(const float *sums, const float *factor,
         if ((end % 16 == 0 ? row : row + i) >= end)
             continue;
         const uint4 x = load_chunk(chunk + first * WINDOW_PITCH);
-        if (wide)
+        if ((of->flags & ARG_WIDE_ACCESS) != 0)
             *(__global uint4 *)at = x;
         else
             vstore8(as_ushort8(x), 0, (__global ushort *)at);
@@ -461,3 +561,15 @@ INLINE void take_back_norm(float *sums, float *along, float *factor,
     }
 }
 #endif
+
+/* ---- A kernel begins ---- */
+
+/* Makes barriers, and clears what only fills tiles up. */
+INLINE void start_windows(const window_call *call, uint wave, uint item)
+{
+    if (item < 2 * STAGES)
+        make_window_barrier(call->ring, item);
+    if (wave / 4 != WARPGROUPS) /* the producer measures these rows, too */
+        clear_fill(call->ring, call->job->first, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+}

@@ -54,6 +54,11 @@ INLINE void stage_rows(uint at, const float *sums, const float *factor)
     }
 }
 
+/* The flag that adds ARG_DQ, ARG_DK or ARG_DV to what is there. */
+#define ADDED(gradient) ((gradient) * (ARG_ADD_DQ / ARG_DQ))
+typedef char flags_lie_alike
+    [ADDED(ARG_DK) == ARG_ADD_DK && ADDED(ARG_DV) == ARG_ADD_DV ? 1 : -1];
+
 /* Row r of the lane's two times a factor, added to the row at `to`. */
 INLINE void add_to_row(const float *sums, float factor, __global storage *to,
                        const uint r, int lane)

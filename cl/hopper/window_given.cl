@@ -6,7 +6,6 @@
  * error E: dQ needs -E sum P k, dBias -E P, and the kernel of keys the right
  * delta. |dS| is at most 2 |dO| |v| + |d_lse|. */
 #include "hopper/mean_key.cl"
-#include "hopper/window_row_jobs.cl"
 #include "hopper/window_statistics.cl"
 
 /* Of a stage each row's dO . O and |dO|^2, as pairs; of each producer wave
@@ -31,17 +30,8 @@ INLINE uint counting_words(const window_ring *ring, uint stage)
 
 /* ---- The producer ---- */
 
-/* lse of the work-item's row. */
-INLINE float fetch_own_lse(__global const float *lse, const row_job *job,
-                           const forward_args *args, ulong window, uint item)
-{
-    const window_place place = find_place(args, window);
-    return lse[plane_at(&args->lse, &place, job->head) +
-               row_at(&args->lse, &place,
-                      min(job->first_row + item, NQ - 1u))];
-}
-
-/* Does it serve, of all rows? Else statistics are looked for. */
+/* Does lse of the work-item's row serve, and that of all? Else statistics are
+ * looked for. */
 INLINE void keep_serving(const window_ring *ring, uint stage, float lse,
                          uint item)
 {
@@ -50,16 +40,19 @@ INLINE void keep_serving(const window_ring *ring, uint stage, float lse,
                (uint)!WAVE_ANY(!serves));
 }
 
-/* Rows of o of a window, once all of the producer have read the last one's. */
-INLINE void fetch_o(const window_ring *ring, __global const storage *o,
-                    const row_job *job, const forward_args *args, ulong window,
-                    uint item, int wide)
+/* Rows of o of window n, once all of the producer have read the last one's. */
+INLINE void fetch_o(const window_call *call, uint n, uint item)
 {
-    const window_place place = find_place(args, window);
+    const forward_args *args = &call->args->forward;
+    const uint first = call->job->first;
+    const window_place place = find_place(args, window_of(call, n));
+    const fetched_head head = {.place = &place,
+                               .head = call->job->head,
+                               .item = item,
+                               .wide = (args->flags & ARG_WIDE_ACCESS) != 0};
     sync_fetching();
-    fetch_window_rows(window_o(ring), o, &args->o, &place, job->head,
-                      job->first_row, min((uint)OWN_ROWS, NQ - job->first_row),
-                      OWN_ROWS, item, wide);
+    fetch_window_rows(window_o(call->ring), call->o, &args->o, &head, first,
+                      min((uint)OWN_ROWS, NQ - first), OWN_ROWS);
     END_COPIES();
 }
 
@@ -115,7 +108,7 @@ INLINE void start_given(row_state *x, const wave_rows *rows, const float *lse,
 {
     const window_ring *ring = rows->ring;
     const uint stage = rows->stage;
-    const uint own = first_of_wave(rows->wave) + rows->lane / 4;
+    const uint own = rows->tile * 16 + rows->lane / 4;
     float values = 0.0f;
     if (RESCALES) {
         const uint4 v = load_chunk(value_squares(ring, stage));
@@ -219,14 +212,13 @@ INLINE int errors_count(const row_errors *e, const float *error)
 }
 
 /* Is it so in any wave of the warpgroup? */
-INLINE int any_of_warpgroup(const window_ring *ring, uint stage, int counts,
-                            uint wave, int lane)
+INLINE int any_of_warpgroup(const wave_rows *rows, int counts)
 {
-    const uint words = counting_words(ring, stage);
-    if (lane == 0)
-        store_word(words + 4 * wave, (uint)counts);
-    sync_warpgroup(wave / 4);
-    const uint4 x = load_chunk(words + wave / 4 * 16);
+    const uint words = counting_words(rows->ring, rows->stage);
+    if (rows->lane == 0)
+        store_word(words + 4 * rows->tile, (uint)counts);
+    sync_warpgroup(rows->tile / 4);
+    const uint4 x = load_chunk(words + rows->tile / 4 * 16);
     return (x.x | x.y | x.z | x.w) != 0;
 }
 
@@ -242,19 +234,20 @@ INLINE void correct_by_errors(row_state *x, const float *error)
 /* What is left leaves dQ by the plain mean of 16 keys, of length 1 in the
  * cosine variant: the weights of these, as an operand (mean_key.cl). */
 INLINE void weigh_keys(uint *weights, const float *error,
-                       const window_ring *ring, uint stage, int lane)
+                       const wave_rows *rows)
 {
 #if VARIANT == COSINE
     UNROLL_FOR (uint c = 0; c < 2; c++) {
-        const float2 inverse = load_numbers(other_numbers(ring, stage) +
-                                            4 * (8 * c + 2 * (lane % 4)));
+        const float2 inverse =
+            load_numbers(other_numbers(rows->ring, rows->stage) +
+                         4 * (8 * c + 2 * (rows->lane % 4)));
         UNROLL_FOR (uint r = 0; r < 2; r++)
             weights[2 * c + r] =
                 PACK(error[r] * (-0.0625f * fmin(inverse.x, MOST_INVERSE)),
                      error[r] * (-0.0625f * fmin(inverse.y, MOST_INVERSE)));
     }
 #else
-    weigh_mean_key(weights, error, 16, lane);
+    weigh_mean_key(weights, error, 16, rows->lane);
 #endif
 }
 

@@ -27,9 +27,10 @@
 #define OTHER_ROWS NK
 #define OTHER_BYTES BYTES_OF_KEY
 #define READS_O 0
+#define OWNS_KEYS 0
 #define WARPGROUPS CEIL_DIV(BLOCK_ROWS, WARPGROUP_ROWS)
 #include "hopper/mean_key.cl"
-#include "hopper/window_row_jobs.cl"
+#include "hopper/window_bias_sums.cl"
 #include "hopper/window_statistics.cl"
 #include "hopper/window_weights.cl"
 
@@ -47,7 +48,6 @@ typedef struct window_memory {
     uint weights; /* P, and behind it dS */
     uint staging; /* of waves, behind each other */
     uint words;   /* for the barrier, and of producer waves */
-    window_ring ring;
 } window_memory;
 
 /* All waves have read the weights of a window. */
@@ -64,16 +64,25 @@ typedef struct fetched_numbers {
     float lse[ITEM_ROWS], d_lse[ITEM_ROWS];
 } fetched_numbers;
 
-INLINE void fetch_numbers(float *to, __global const float *from,
-                          const tensor_layout *layout,
-                          const window_place *place, uint head, int is_given,
+/* Fetches those of window n. */
+INLINE void fetch_numbers(fetched_numbers *to, const window_call *call, uint n,
                           uint item)
 {
-    UNROLL_FOR (uint i = 0; i < ITEM_ROWS; i++)
-        to[i] = is_given ? from[plane_at(layout, place, head) +
-                                row_at(layout, place,
-                                       min(item + i * WARPGROUP, NQ - 1u))]
-                         : 0.0f;
+    const backward_args *args = call->args;
+    const forward_args *forward = &args->forward;
+    const uint head = call->job->head;
+    const window_place place = find_place(forward, window_of(call, n));
+    UNROLL_FOR (uint i = 0; i < ITEM_ROWS; i++) {
+        const uint row = item + i * WARPGROUP;
+        to->lse[i] =
+            call->job->has_lse
+                ? number_of_row(call->lse, &forward->lse, &place, head, row)
+                : 0.0f;
+        to->d_lse[i] =
+            (forward->flags & ARG_D_LSE) != 0
+                ? number_of_row(call->d_lse, &args->d_lse, &place, head, row)
+                : 0.0f;
+    }
 }
 
 /* Of four words that are not negative; or with NaN, which is larger. */
@@ -95,13 +104,13 @@ INLINE float largest_square(uint rows, uint item)
 
 /* A stage's numbers, once its rows are there: lse and d_lse, and at
  * wave_numbers the power of two of dS, and whether lse serves. */
-INLINE void keep_numbers(const window_memory *memory, uint stage,
-                         const fetched_numbers *x, int has_lse, uint item)
+INLINE void keep_numbers(const window_memory *memory, const window_call *call,
+                         uint stage, const fetched_numbers *x, uint item)
 {
-    const window_ring *ring = &memory->ring;
+    const window_ring *ring = call->ring;
     const uint words = memory->words + 16 + item / WAVE * 4;
     float bound = 0.0f;
-    int suits = has_lse;
+    int suits = call->job->has_lse;
     UNROLL_FOR (uint i = 0; i < ITEM_ROWS; i++) {
         const uint row = item + i * WARPGROUP;
         suits &=
@@ -142,30 +151,15 @@ INLINE void keep_numbers(const window_memory *memory, uint stage,
     arrive(window_filled(ring, stage));
 }
 
-INLINE void fetch(const window_memory *memory, const row_tensors *from,
-                  __global const float *lse, __global const float *d_lse,
-                  const backward_args *args, const row_job *job, uint item)
+INLINE void fetch(const window_memory *memory, const window_call *call,
+                  uint item)
 {
-    const forward_args *forward = &args->forward;
-    const window_ring *ring = &memory->ring;
-    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
-    NO_UNROLL_FOR (uint n = 0; n < job->windows.count; n++) {
-        const ulong window = forward->first_window + job->windows.first + n;
-        const uint stage = n % STAGES;
+    NO_UNROLL_FOR (uint n = 0; n < call->job->windows.count; n++) {
         fetched_numbers numbers;
-        const window_place place = find_place(forward, window);
-        fetch_numbers(numbers.lse, lse, &forward->lse, &place, job->head,
-                      job->has_lse, item);
-        fetch_numbers(numbers.d_lse, d_lse, &args->d_lse, &place, job->head,
-                      (forward->flags & ARG_D_LSE) != 0, item);
-        const fetched_regions regions =
-            fetch_regions(&from->score_bias, forward, window, 0, 0, item);
-        await_phase(window_was_read(ring, stage), n / STAGES % 2 ^ 1);
-        fetch_window(ring, stage, from, args, window, job->head, 0, item,
-                     wide);
-        keep_regions(ring, stage, &regions, item);
+        fetch_numbers(&numbers, call, n, item);
+        fetch_window(call, n, item);
         AWAIT_COPIES(0);
-        keep_numbers(memory, stage, &numbers, job->has_lse, item);
+        keep_numbers(memory, call, n % STAGES, &numbers, item);
     }
 }
 
@@ -195,9 +189,7 @@ INLINE void find_tops(row_numbers *to, row_state *x, const wave_rows *rows,
         score_terms terms;
         load_terms(&terms, rows, first);
         start_products();
-        multiply_tile(s, rows->q_rows,
-                      window_rows(rows->ring, rows->stage, OTHER_FIRST) +
-                          WINDOW_PITCH * first);
+        multiply_tile(s, rows->first, other_rows(rows, OTHER_FIRST, first));
         end_products();
         AWAIT_PRODUCTS(0);
         HOLD_SCORES(s);
@@ -333,9 +325,8 @@ INLINE void find_gradients(float *d_bias, float *sums, const row_factors *x,
         float dp[BLOCK_KEYS / 2];
         uint words[TILE_WORDS];
         start_products();
-        multiply_tile(dp, w->rows.d_o_rows,
-                      window_rows(w->rows.ring, w->rows.stage, OTHER_SECOND) +
-                          WINDOW_PITCH * first);
+        multiply_tile(dp, w->rows.second,
+                      other_rows(&w->rows, OTHER_SECOND, first));
         end_products();
         if (w->owns)
             load_weights(words, w->weights, first);
@@ -354,23 +345,17 @@ INLINE void find_gradients(float *d_bias, float *sums, const row_factors *x,
 
 /* ---- Windows ---- */
 
-typedef struct window_outputs {
-    __global storage *dq, *dk, *dv;
-} window_outputs;
-
 /* dV, dK and dQ of the wave's keys and rows, from P and dS of all. error: what
  * dS of the lane's rows sums to and should not. */
 INLINE void leave_gradients(const float *error, float back,
-                            const window_memory *memory, const row_job *job,
-                            const window_outputs *out,
-                            const backward_args *args, uint stage,
-                            ulong window, const wave_tile *tile, int lane)
+                            const window_memory *memory,
+                            const window_call *call, uint n,
+                            const wave_tile *tile, int lane)
 {
-    const uint flags = args->forward.flags;
-    const int wide = (flags & ARG_WIDE_ACCESS) != 0;
-    const window_ring *ring = &memory->ring;
+    const window_ring *ring = call->ring;
+    const backward_args *args = call->args;
+    const uint stage = n % STAGES;
     const uint staging = memory->staging + tile->wave * STAGING_BYTES;
-    const uint row = tile->number * 16, end = tile->owns ? NQ : 0;
     const uint k_rows = window_rows(ring, stage, OTHER_FIRST);
     float dv[OUTS], dk[OUTS], dq[OUTS], factor[2];
     uint mean_key[4];
@@ -386,14 +371,17 @@ INLINE void leave_gradients(const float *error, float back,
     multiply_weights(dq, memory->weights + WEIGHT_BYTES, tile->first, k_rows);
     add_products(dq, mean_key, k_rows, 16);
     end_products();
-    const window_place place = find_place(&args->forward, window);
+    const window_place place = find_place(&args->forward, window_of(call, n));
+    const leaving_rows of = {.place = &place,
+                             .head = call->job->head,
+                             .row = tile->number * 16,
+                             .end = tile->owns ? NQ : 0,
+                             .lane = lane,
+                             .flags = args->forward.flags};
     AWAIT_PRODUCTS(2);
     HOLD_OUTS(dv);
     factor[0] = factor[1] = 1.0f / P_SCALE;
-    if ((flags & ARG_DV) != 0)
-        store_window_rows(dv, factor, staging, out->dv, &args->dv, &place,
-                          job->head, row, end, lane, (flags & ARG_ADD_DV) != 0,
-                          wide);
+    store_gradient(dv, factor, staging, call->dv, &args->dv, &of, ARG_DV);
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(dk);
     HOLD_OUTS(dq);
@@ -401,54 +389,33 @@ INLINE void leave_gradients(const float *error, float back,
     WAVE_SYNC();
     leave(weights_were_read(memory), lane);
     leave(window_was_read(ring, stage), lane);
-    factor[0] = factor[1] = back * job->scale;
-    if ((flags & ARG_DK) != 0)
-        store_window_rows(dk, factor, staging, out->dk, &args->dk, &place,
-                          job->head, row, end, lane, (flags & ARG_ADD_DK) != 0,
-                          wide);
+    factor[0] = factor[1] = back * call->job->scale;
+    store_gradient(dk, factor, staging, call->dk, &args->dk, &of, ARG_DK);
     WAVE_SYNC();
-    if ((flags & ARG_DQ) != 0)
-        store_window_rows(dq, factor, staging, out->dq, &args->dq, &place,
-                          job->head, row, end, lane, (flags & ARG_ADD_DQ) != 0,
-                          wide);
+    store_gradient(dq, factor, staging, call->dq, &args->dq, &of, ARG_DQ);
     WAVE_SYNC();
 }
 
 /* Window n of the work-group's. */
 INLINE void compute_window(float *d_bias, const window_memory *memory,
-                           const row_job *job, const window_outputs *out,
-                           const backward_args *args, uint n,
+                           const window_call *call, uint n,
                            const wave_tile *tile, int lane)
 {
-    const window_ring *ring = &memory->ring;
+    const window_ring *ring = call->ring;
     const uint stage = n % STAGES;
-    const ulong window = args->forward.first_window + job->windows.first + n;
-    const uint of_warpgroup = tile->first * 16 * WINDOW_PITCH;
-    const uint numbers_at = 4 * (tile->number * 16 + lane / 4);
-    const wave_window w = {
-        .weights = place_weights(memory->weights, tile->number, lane),
-        .rows = {.ring = ring,
-                 .stage = stage,
-                 .q_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup,
-                 .d_o_rows =
-                     window_rows(ring, stage, OWN_SECOND) + of_warpgroup,
-                 .wave = tile->number,
-                 .row = tile->number * 16,
-                 .lane = lane,
-                 .region_value = args->forward.region_value},
-        .owns = tile->owns};
-    row_state state = {.scale = {job->scale, job->scale}};
+    const float scale = call->job->scale;
+    wave_window w = {.weights =
+                         place_weights(memory->weights, tile->number, lane),
+                     .owns = tile->owns};
+    row_state state = {.scale = {scale, scale}};
     row_numbers x = {.power = {P_EXPONENT, P_EXPONENT}};
     float d_lse[2], sums_of_ds[4], error[2];
-    await_phase(window_filled(ring, stage), n / STAGES % 2);
-    show_to_products();
-    const int regions = has_regions(window_regions(ring, stage));
+    await_rows(&w.rows, call, n, tile->first, tile->number, lane);
+    const int regions = have_regions(&w.rows);
     const int lse_serves = (int)load_word(wave_numbers(ring, stage) + 4);
-    UNROLL_FOR (int r = 0; r < 2; r++) {
-        const float lse =
-            load_number(own_numbers(ring, stage) + numbers_at + 32 * r);
-        x.top[r] = lse == -INFINITY ? 0.0f : lse;
-    }
+    load_row_numbers(x.top, own_numbers(ring, stage), &w.rows);
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        x.top[r] = x.top[r] == -INFINITY ? 0.0f : x.top[r];
     if (!lse_serves)
         find_tops(&x, &state, &w.rows, regions);
     await_phase(weights_were_read(memory), n % 2 ^ 1);
@@ -458,9 +425,7 @@ INLINE void compute_window(float *d_bias, const window_memory *memory,
         find_weights(&x, &state, &w, 0, 1);
     else
         find_weights(&x, &state, &w, 0, 0);
-    UNROLL_FOR (int r = 0; r < 2; r++)
-        d_lse[r] =
-            load_number(other_numbers(ring, stage) + numbers_at + 32 * r);
+    load_row_numbers(d_lse, other_numbers(ring, stage), &w.rows);
     const float ds_scale = load_number(wave_numbers(ring, stage));
     const row_factors factors = find_factors(&x, d_lse, ds_scale);
     find_gradients(d_bias, sums_of_ds, &factors, &w);
@@ -470,46 +435,41 @@ INLINE void compute_window(float *d_bias, const window_memory *memory,
                    (factors.factor[r] != 0.0f ? d_lse[r] * ds_scale : 0.0f);
     show_to_products();
     sync_computing();
-    leave_gradients(error, factors.back, memory, job, out, args, stage, window,
-                    tile, lane);
+    leave_gradients(error, factors.back, memory, call, n, tile, lane);
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
 window_gradients_wgmma(BACKWARD_PARAMETERS)
 {
     __local uchar all[WHOLE_WINDOW_LOCAL_BYTES] __attribute__((aligned(1024)));
-    const forward_args *forward = &args.forward;
     const uint item = (uint)get_local_id(0);
     const uint wave = wave_of(item);
     int lane = (int)(item % WAVE);
     window_memory memory = {.weights = local_address(all)};
     memory.staging = memory.weights + 2 * WEIGHT_BYTES;
-    memory.ring.at = memory.staging + COMPUTING_WAVES * STAGING_BYTES;
     memory.words =
         memory.weights + WHOLE_WINDOW_LOCAL_BYTES - WINDOW_SUM_BYTES;
-    const window_ring *ring = &memory.ring;
+    const window_ring ring = {memory.staging +
+                              COMPUTING_WAVES * STAGING_BYTES};
     DECLARE_REGISTERS();
-    row_job job = find_job(forward);
+    const window_job job = find_job(&args);
     if (job.windows.count == 0) /* in no first launch */
         return;
-    if (item < 2 * STAGES)
-        make_window_barrier(ring, item);
+    const score_bias_tensors score_bias = SCORE_BIAS_TENSORS;
+    const window_call call = {&ring, &args, &job, &score_bias, q,
+                              k,     v,     d_o,  o,           lse,
+                              d_lse, dq,    dk,   dv,          workspace};
     if (item == 0)
         make_mbarrier(weights_were_read(&memory), COMPUTING_WAVES);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    start_windows(&call, wave, item);
     if (wave / 4 == WARPGROUPS) {
         LEAVE_REGISTERS();
-        const row_tensors from = {q, k, v, d_o, SCORE_BIAS_TENSORS};
-        fetch(&memory, &from, lse, d_lse, &args, &job, item % WARPGROUP);
+        fetch(&memory, &call, item % WARPGROUP);
         return;
     }
     TAKE_REGISTERS();
-    const work_tile here = {.window = forward->first_window, .head = job.head};
-    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
-    const score_bias_view score_bias = score_bias_of(&tensors, forward, here);
-    keep_bias(ring, forward, &score_bias, job.first_row, item, 0);
+    keep_bias(&call, item);
     sync_computing();
-    const window_outputs out = {dq, dk, dv};
     const wave_tile tile = tile_of(wave);
     float d_bias[OTHER_ROWS / 2];
     uint n = 0;
@@ -518,8 +478,8 @@ window_gradients_wgmma(BACKWARD_PARAMETERS)
     do { /* once at least, as the compiler then knows */
         /* addresses that wait in registers are too many */
         HIDE_FROM_OPTIMIZER(lane);
-        compute_window(d_bias, &memory, &job, &out, &args, n, &tile, lane);
+        compute_window(d_bias, &memory, &call, n, &tile, lane);
     } while (++n < job.windows.count);
-    if ((forward->flags & ARG_DBIAS) != 0 && tile.owns)
-        store_bias_sums(d_bias, &job, workspace, &args, tile.number, lane);
+    if ((args.forward.flags & ARG_DBIAS) != 0 && tile.owns)
+        store_bias_sums(d_bias, &call, tile.number, lane);
 }

@@ -26,8 +26,10 @@
 #define OWN_ROWS BLOCK_ROWS
 #define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
 #define OTHER_BYTES BYTES_OF_KEY
+#define OWNS_KEYS 0
 /* Not of maps, where the producer has enough to do. */
 #define READS_O (!GRID)
+#include "hopper/window_bias_sums.cl"
 #include "hopper/window_given.cl"
 
 /* ---- Gradients ---- */
@@ -110,10 +112,7 @@ INLINE void find_gradients(float *dq, row_errors *errors, float *d_bias,
         hold_words(ds, BLOCK_KEYS / 4);
         HOLD_OUTS(dq);
         start_products();
-        add_products(dq, ds,
-                     window_rows(rows->ring, rows->stage, OTHER_FIRST) +
-                         first * WINDOW_PITCH,
-                     BLOCK_KEYS);
+        add_products(dq, ds, other_rows(rows, OTHER_FIRST, first), BLOCK_KEYS);
         end_products();
     }
     AWAIT_PRODUCTS(0);
@@ -123,15 +122,14 @@ INLINE void find_gradients(float *dq, row_errors *errors, float *d_bias,
 
 /* What rows of dS sum to and should not leaves dQ by the plain mean of 16
  * keys. */
-INLINE void take_mean_key(float *dq, const float *error,
-                          const window_ring *ring, uint stage, int lane)
+INLINE void take_mean_key(float *dq, const float *error, const wave_rows *rows)
 {
     uint weights[4];
-    weigh_keys(weights, error, ring, stage, lane);
+    weigh_keys(weights, error, rows);
     hold_words(weights, 4);
     HOLD_OUTS(dq);
     start_products();
-    add_products(dq, weights, window_rows(ring, stage, OTHER_FIRST), 16);
+    add_products(dq, weights, other_rows(rows, OTHER_FIRST, 0), 16);
     end_products();
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(dq);
@@ -159,11 +157,7 @@ INLINE void measure_window(const window_ring *ring, uint stage, int has_o,
         if (row < OTHER_ROWS)
             store_number(other_numbers(ring, stage) + 4 * row, inverse);
     }
-    UNROLL_FOR (uint r = 0; r < OWN_ROWS; r += WARPGROUP)
-        if (r + item < OWN_ROWS)
-            store_number(
-                own_numbers(ring, stage) + 4 * (r + item),
-                inverse_of_row(window_rows(ring, stage, OWN_FIRST), r + item));
+    measure_own_rows(ring, stage, item);
     store_word(wave_numbers(ring, stage) + item / WAVE * 4,
                largest_of_wave(as_uint(largest)));
 #endif
@@ -173,29 +167,26 @@ INLINE void measure_window(const window_ring *ring, uint stage, int has_o,
 /* What comes later is under way before an earlier window is measured, where
  * there are stages for that. */
 #define LAG (STAGES > 2 ? 1 : 0)
-INLINE void fetch(const window_ring *ring, const row_tensors *from,
-                  __global const storage *o, __global const float *lse,
-                  const backward_args *args, const row_job *job, uint item)
+INLINE void fetch(const window_call *call, uint item)
 {
-    const forward_args *forward = &args->forward;
-    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    const window_ring *ring = call->ring;
+    const window_job *job = call->job;
+    const forward_args *forward = &call->args->forward;
     const uint count = job->windows.count;
     NO_UNROLL_FOR (uint n = 0; n < count + LAG; n++) {
-        const ulong window = forward->first_window + job->windows.first + n;
         if (n < count) {
-            const fetched_regions regions = fetch_regions(
-                &from->score_bias, forward, window, job->first_row, 0, item);
-            const float own_lse =
-                job->has_o ? fetch_own_lse(lse, job, forward, window, item)
-                           : 0.0f;
-            await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
-            fetch_window(ring, n % STAGES, from, args, window, job->head,
-                         job->first_row, item, wide);
-            keep_regions(ring, n % STAGES, &regions, item);
+            float own_lse = 0.0f;
+            if (job->has_o) {
+                const window_place place =
+                    find_place(forward, window_of(call, n));
+                own_lse = number_of_row(call->lse, &forward->lse, &place,
+                                        job->head, job->first + item);
+            }
+            fetch_window(call, n, item);
             if (job->has_o)
                 keep_serving(ring, n % STAGES, own_lse, item);
             if (LAG == 0 && job->has_o)
-                fetch_o(ring, o, job, forward, window, item, wide);
+                fetch_o(call, n, item);
         } else {
             END_COPIES();
         }
@@ -203,18 +194,11 @@ INLINE void fetch(const window_ring *ring, const row_tensors *from,
         if (n >= LAG)
             measure_window(ring, (n - LAG) % STAGES, job->has_o, item);
         if (LAG > 0 && n < count && job->has_o)
-            fetch_o(ring, o, job, forward, window, item, wide);
+            fetch_o(call, n, item);
     }
 }
 
 /* ---- Consumers ---- */
-
-/* Tensors besides those that are fetched. */
-typedef struct row_outputs {
-    __global const float *lse, *d_lse;
-    __global storage *dq;
-    __global float *workspace;
-} row_outputs;
 
 /* What a lane has from window to window. */
 typedef struct row_sums {
@@ -222,38 +206,26 @@ typedef struct row_sums {
     float next_lse[2]; /* if it is given */
 } row_sums;
 
-/* lse of window n, which then comes while the one before is computed. */
-INLINE void read_next_lse(row_sums *sums, const row_job *job,
-                          const row_outputs *out, const backward_args *args,
-                          uint n, uint wave, int lane)
+/* Reads those of the lane's two rows, from `row` on, of window n. */
+INLINE void read_numbers(float *to, __global const float *numbers,
+                         const tensor_layout *layout, const window_call *call,
+                         uint n, uint row)
 {
-    const tensor_layout *layout = &args->forward.lse;
-    if (!job->has_lse || n >= job->windows.count)
-        return;
-    const uint first = job->first_row + first_of_wave(wave);
-    const window_place place = find_place(
-        &args->forward, args->forward.first_window + job->windows.first + n);
-    __global const float *from =
-        out->lse + plane_at(layout, &place, job->head);
-    UNROLL_FOR (int r = 0; r < 2; r++)
-        sums->next_lse[r] = from[row_at(
-            layout, &place, min(first + lane / 4 + 8 * r, NQ - 1u))];
+    const window_place place =
+        find_place(&call->args->forward, window_of(call, n));
+    UNROLL_FOR (uint r = 0; r < 2; r++)
+        to[r] = number_of_row(numbers, layout, &place, call->job->head,
+                              row + 8 * r);
 }
 
-/* Of rows of a window; 0 where it is not given. */
-INLINE void read_d_lse(float *to, const row_outputs *out,
-                       const backward_args *args, ulong window, uint head,
-                       const wave_rows *rows)
+/* lse of window n, which then comes while the one before is computed. */
+INLINE void read_next_lse(row_sums *sums, const window_call *call, uint n,
+                          uint wave, int lane)
 {
-    to[0] = to[1] = 0.0f;
-    if ((args->forward.flags & ARG_D_LSE) == 0)
-        return;
-    const window_place place = find_place(&args->forward, window);
-    __global const float *from =
-        out->d_lse + plane_at(&args->d_lse, &place, head);
-    UNROLL_FOR (int r = 0; r < 2; r++)
-        to[r] = from[row_at(&args->d_lse, &place,
-                            min(rows->row + rows->lane / 4 + 8 * r, NQ - 1u))];
+    const window_job *job = call->job;
+    if (job->has_lse && n < job->windows.count)
+        read_numbers(sums->next_lse, call->lse, &call->args->forward.lse, call,
+                     n, job->first + wave * 16 + lane / 4);
 }
 
 /* Gradients of rows of which all is known, added to dq, which is 0, and
@@ -291,8 +263,8 @@ INLINE void compute_given(float *dq, float *error, float *d_bias, row_state *x,
     find_expected(expected, x, d_lse);
     do {
         /* addresses that follow are not to wait in registers */
-        HIDE_FROM_OPTIMIZER(own.q_rows);
-        HIDE_FROM_OPTIMIZER(own.d_o_rows);
+        HIDE_FROM_OPTIMIZER(own.first);
+        HIDE_FROM_OPTIMIZER(own.second);
         HIDE_FROM_OPTIMIZER(own.stage);
         if (regions)
             find_gradients(dq, &errors, d_bias, x, &own, 1, 1);
@@ -302,62 +274,84 @@ INLINE void compute_given(float *dq, float *error, float *d_bias, row_state *x,
         goes_on = 0;
         if (!corrects) {
             leave_delta(error, x, numbers, rows);
-            goes_on = any_of_warpgroup(own.ring, own.stage,
-                                       errors_count(&errors, error),
-                                       rows->wave, rows->lane);
+            goes_on = any_of_warpgroup(&own, errors_count(&errors, error));
             correct_by_errors(x, error);
             corrects = 1;
         }
     } while (goes_on);
 }
 
+/* What the cosine variant knows of a window besides: the lane's two rows, of
+ * length 1, and the largest inverse of a key's norm. */
+INLINE float find_norms(float *inverses, row_state *x, const wave_rows *rows)
+{
+#if VARIANT == COSINE
+    const float4 of_waves =
+        as_float4(load_chunk(wave_numbers(rows->ring, rows->stage)));
+    load_row_numbers(inverses, own_numbers(rows->ring, rows->stage), rows);
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        x->scale[r] *= inverses[r];
+    return fmax(fmax(of_waves.x, of_waves.y), fmax(of_waves.z, of_waves.w));
+#else
+    return 1.0f;
+#endif
+}
+
+/* Sums of a window become dQ, and leave by way of its queries. */
+INLINE void leave_dq(float *dq, row_sums *sums, const row_state *x,
+                     const float *inverses, const window_call *call, uint n,
+                     const wave_rows *rows)
+{
+    const backward_args *args = call->args;
+    const int lane = rows->lane;
+    const uint own_q = rows->first + rows->tile % 4 * 16 * WINDOW_PITCH;
+    float factor[2];
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        factor[r] = x->back[r] * call->job->scale;
+#if VARIANT == COSINE
+    float along[2];
+    take_back_norm(dq, along, factor, inverses, own_q, lane);
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        if (lane % 4 == 0 && rows->row + lane / 4 + 8 * r < NQ)
+            sums->scale += along[r];
+#endif
+    sync_warpgroup(rows->tile / 4); /* all have read its queries */
+    const window_place place = find_place(&args->forward, window_of(call, n));
+    const leaving_rows of = {.place = &place,
+                             .head = call->job->head,
+                             .row = rows->row,
+                             .end = NQ,
+                             .lane = lane,
+                             .flags = args->forward.flags};
+    store_gradient(dq, factor, own_q, call->dq, &args->dq, &of, ARG_DQ);
+    WAVE_SYNC();
+    leave(window_was_read(rows->ring, rows->stage), lane);
+}
+
 /* Window n of the work-group's. */
 INLINE void compute_window(float *d_bias, row_sums *sums,
-                           const window_ring *ring, const row_job *job,
-                           const row_outputs *out, const backward_args *args,
-                           uint n, uint wave, int lane)
+                           const window_call *call, uint n, uint wave,
+                           int lane)
 {
-    const uint flags = args->forward.flags, stage = n % STAGES;
-    const ulong window = args->forward.first_window + job->windows.first + n;
-    const uint of_warpgroup = first_of_warpgroup(wave) * WINDOW_PITCH;
-    const wave_rows rows = {
-        .ring = ring,
-        .stage = stage,
-        .q_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup,
-        .d_o_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup,
-        .wave = wave,
-        .row = job->first_row + first_of_wave(wave),
-        .lane = lane,
-        .region_value = args->forward.region_value};
-    const uint own_q = rows.q_rows + wave % 4 * 16 * WINDOW_PITCH;
+    const backward_args *args = call->args;
+    const window_job *job = call->job;
     __global float *numbers =
-        out->workspace + args->workspace +
+        call->workspace + args->workspace +
         ((ulong)(job->windows.first + n) * args->forward.heads + job->head) *
             NQ * ROW_NUMBERS;
-    row_state x = {.back = {0.0f}};
-    float dq[OUTS], lse[2], d_lse[2], error[2], factor[2], largest = 1.0f;
-    read_d_lse(d_lse, out, args, window, job->head, &rows);
-    await_phase(window_filled(ring, stage), n / STAGES % 2);
-    show_to_products();
-    /* one question for each loop, as one for each tile costs as much as what
-     * is added there */
-    const int regions = has_regions(window_regions(ring, stage));
-    const int given = job->has_o && lse_serves(ring, stage);
-    x.scale[0] = x.scale[1] = job->scale;
-#if VARIANT == COSINE
-    float inverses[2], along[2];
-    UNROLL_FOR (int r = 0; r < 2; r++) {
-        inverses[r] =
-            load_number(own_numbers(ring, stage) +
-                        4 * (first_of_wave(wave) + lane / 4 + 8 * r));
-        x.scale[r] *= inverses[r];
-    }
-    const float4 of_waves = as_float4(load_chunk(wave_numbers(ring, stage)));
-    largest = fmax(fmax(of_waves.x, of_waves.y), fmax(of_waves.z, of_waves.w));
-#endif
+    wave_rows rows;
+    row_state x = {.scale = {job->scale, job->scale}, .back = {0.0f}};
+    float dq[OUTS], lse[2], d_lse[2] = {0.0f, 0.0f}, error[2], inverses[2];
+    if ((args->forward.flags & ARG_D_LSE) != 0)
+        read_numbers(d_lse, call->d_lse, &args->d_lse, call, n,
+                     job->first + wave * 16 + lane / 4);
+    await_rows(&rows, call, n, wave / 4 * 4, wave, lane);
+    const int regions = have_regions(&rows);
+    const int given = job->has_o && lse_serves(rows.ring, rows.stage);
+    const float largest = find_norms(inverses, &x, &rows);
     UNROLL_FOR (int r = 0; r < 2; r++)
         lse[r] = sums->next_lse[r];
-    read_next_lse(sums, job, out, args, n + 1, wave, lane);
+    read_next_lse(sums, call, n + 1, wave, lane);
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         dq[i] = 0.0f;
     if (given) {
@@ -373,38 +367,21 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
         compute_known(dq, error, d_bias, &x, d_lse, &rows, regions);
     }
     if (ROUNDING_SHOWS || given)
-        take_mean_key(dq, error, ring, stage, lane);
-    UNROLL_FOR (int r = 0; r < 2; r++)
-        factor[r] = x.back[r] * job->scale;
-#if VARIANT == COSINE
-    take_back_norm(dq, along, factor, inverses, own_q, lane);
-    UNROLL_FOR (int r = 0; r < 2; r++)
-        if (lane % 4 == 0 && rows.row + lane / 4 + 8 * r < NQ)
-            sums->scale += along[r];
-#endif
-    sync_warpgroup(wave / 4); /* all have read its queries */
-    if ((flags & ARG_DQ) != 0) {
-        const window_place place = find_place(&args->forward, window);
-        store_window_rows(dq, factor, own_q, out->dq, &args->dq, &place,
-                          job->head, rows.row, NQ, lane,
-                          (flags & ARG_ADD_DQ) != 0,
-                          (flags & ARG_WIDE_ACCESS) != 0);
-    }
-    WAVE_SYNC();
-    leave(window_was_read(ring, stage), lane);
+        take_mean_key(dq, error, &rows);
+    leave_dq(dq, sums, &x, inverses, call, n, &rows);
 }
 
 #if VARIANT == COSINE
 /* And its sum for d_logit_scale. wave_sums: of each wave. */
 INLINE void store_scale_sum(float sum, __local float *wave_sums,
-                            const row_job *job, __global float *workspace,
-                            const backward_args *args,
+                            const window_call *call,
                             __global const float *logit_scale, uint item)
 {
-    const forward_args *forward = &args->forward;
+    const window_job *job = call->job;
+    const forward_args *forward = &call->args->forward;
     __global float *to =
-        workspace + args->scale_partials +
-        ((ulong)job->split * forward->row_blocks + job->row_block) *
+        call->workspace + call->args->scale_partials +
+        ((ulong)job->split * forward->row_blocks + job->block) *
             forward->heads +
         job->head;
     REDUCE_WAVE(sum, ADD_PAIR);
@@ -425,52 +402,46 @@ __kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
 window_rows_wgmma(BACKWARD_PARAMETERS)
 {
     __local uchar memory[WINDOW_LOCAL_BYTES] __attribute__((aligned(1024)));
-    const forward_args *forward = &args.forward;
     const uint item = (uint)get_local_id(0);
     const uint wave = wave_of(item);
     int lane = (int)(item % WAVE);
     const window_ring ring = {local_address(memory)};
     DECLARE_REGISTERS();
-    row_job job = find_job(forward);
+    window_job job = find_job(&args);
     if (job.windows.count == 0) /* in no first launch */
         return;
-    if (item < 2 * STAGES)
-        make_window_barrier(&ring, item);
-    if (wave / 4 != WARPGROUPS) /* the producer measures these rows, too */
-        clear_fill(&ring, job.first_row, NQ, NK, item);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    const score_bias_tensors score_bias = SCORE_BIAS_TENSORS;
+    const window_call call = {&ring, &args, &job, &score_bias, q,
+                              k,     v,     d_o,  o,           lse,
+                              d_lse, dq,    dk,   dv,          workspace};
+    start_windows(&call, wave, item);
     if (wave / 4 == WARPGROUPS) {
         LEAVE_REGISTERS();
-        const row_tensors from = {q, k, v, d_o, SCORE_BIAS_TENSORS};
-        fetch(&ring, &from, o, lse, &args, &job, item % WARPGROUP);
+        fetch(&call, item % WARPGROUP);
         return;
     }
     TAKE_REGISTERS();
-    const work_tile here = {.window = forward->first_window, .head = job.head};
-    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
-    const score_bias_view score_bias = score_bias_of(&tensors, forward, here);
-    keep_bias(&ring, forward, &score_bias, job.first_row, item, 0);
+    keep_bias(&call, item);
     sync_computing();
-    const row_outputs out = {lse, d_lse, dq, workspace};
     float d_bias[OTHER_ROWS / 2];
     row_sums sums = {.scale = 0.0f, .next_lse = {0.0f}};
     uint n = 0;
-    job.scale = HEAD_SCALE(forward, logit_scale, job.head);
+    job.scale = HEAD_SCALE(&args.forward, logit_scale, job.head);
     UNROLL_FOR (int i = 0; i < OTHER_ROWS / 2; i++)
         d_bias[i] = 0.0f;
-    read_next_lse(&sums, &job, &out, &args, 0, wave, lane);
+    read_next_lse(&sums, &call, 0, wave, lane);
     do { /* once at least, as the compiler then knows */
         /* addresses that wait in registers are too many */
         HIDE_FROM_OPTIMIZER(lane);
-        compute_window(d_bias, &sums, &ring, &job, &out, &args, n, wave, lane);
+        compute_window(d_bias, &sums, &call, n, wave, lane);
     } while (++n < job.windows.count);
-    if ((forward->flags & ARG_DBIAS) != 0)
-        store_bias_sums(d_bias, &job, workspace, &args, wave, lane);
+    if ((args.forward.flags & ARG_DBIAS) != 0)
+        store_bias_sums(d_bias, &call, wave, lane);
 #if VARIANT == COSINE
-    if ((forward->flags & ARG_D_LOGIT_SCALE) != 0)
+    if ((args.forward.flags & ARG_D_LOGIT_SCALE) != 0)
         store_scale_sum(
             sums.scale,
             (__local float *)(memory + WINDOW_LOCAL_BYTES - WINDOW_SUM_BYTES),
-            &job, workspace, &args, logit_scale, item);
+            &call, logit_scale, item);
 #endif
 }

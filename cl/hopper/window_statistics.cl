@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Scores of a window's rows on NVIDIA's Hopper, and the first loop over its
  * keys: what the second one and the kernel of keys must know of each row. */
-#include "hopper/gradient_windows.cl"
+#include "hopper/window_tiles.cl"
 
 REQUIRE(BLOCK_ROWS)
-
-/* A wave's 16 rows of a window. */
-typedef struct wave_rows {
-    const window_ring *ring;
-    uint stage;            /* that has the window */
-    uint q_rows, d_o_rows; /* addresses of its warpgroup's in there */
-    uint wave;             /* among those of the work-group */
-    uint row;              /* the first, of the window */
-    int lane;
-    float region_value;
-} wave_rows;
 
 /* What a lane has of its two rows. */
 typedef struct row_state {
@@ -35,16 +24,9 @@ typedef struct row_state {
 /* What scores of keys need besides, loaded before products start: biases, and
  * inverses of norms. */
 typedef struct score_terms {
-    uint words[PAIR_WORDS * BLOCK_KEYS / 16];
+    uint words[BIAS_WORDS];
     float2 inverse[BLOCK_KEYS / 8];
 } score_terms;
-
-INLINE void load_biases(score_terms *terms, const wave_rows *rows, uint first)
-{
-    UNROLL_FOR (uint c = 0; c < BLOCK_KEYS; c += 16)
-        load_pairs(terms->words + PAIR_WORDS * c / 16, rows->ring, rows->wave,
-                   first + c, rows->lane);
-}
 
 INLINE void load_inverses(score_terms *terms, const wave_rows *rows,
                           uint first)
@@ -59,7 +41,7 @@ INLINE void load_inverses(score_terms *terms, const wave_rows *rows,
 
 INLINE void load_terms(score_terms *terms, const wave_rows *rows, uint first)
 {
-    load_biases(terms, rows, first);
+    load_biases(terms->words, rows, first);
     load_inverses(terms, rows, first);
 }
 
@@ -82,9 +64,7 @@ INLINE void finish_scores(float *s, const row_state *x,
             }
     }
     if (HAS_REGIONS && regions) {
-        const lane_regions known = find_regions(
-            window_regions(rows->ring, rows->stage), rows->region_value,
-            first_of_wave(rows->wave), rows->lane);
+        const lane_regions known = regions_of_lane(rows);
         UNROLL_FOR (uint c = 0; c < BLOCK_KEYS; c += 16)
             add_region_values(s + c / 2, &known, first + c);
     }
@@ -144,21 +124,6 @@ INLINE void add_delta(row_state *x, const float *s, const float *dp)
             }
 }
 
-/* The products of a warpgroup's queries and dO with a tile of keys, in two
- * groups: scores and dP. */
-INLINE void start_tile(float *s, float *dp, const wave_rows *rows, uint first)
-{
-    start_products();
-    multiply_tile(s, rows->q_rows,
-                  window_rows(rows->ring, rows->stage, OTHER_FIRST) +
-                      WINDOW_PITCH * first);
-    end_products();
-    multiply_tile(dp, rows->d_o_rows,
-                  window_rows(rows->ring, rows->stage, OTHER_SECOND) +
-                      WINDOW_PITCH * first);
-    end_products();
-}
-
 /* Does an lse that is given serve? */
 INLINE int is_small_lse(float lse)
 {
@@ -186,11 +151,11 @@ INLINE void find_statistics(row_state *x, const wave_rows *rows,
 {
     score_terms terms;
     if (LOADS_AHEAD)
-        load_biases(&terms, rows, 0);
+        load_biases(terms.words, rows, 0);
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
         if (!LOADS_AHEAD)
-            load_biases(&terms, rows, first);
+            load_biases(terms.words, rows, first);
         load_inverses(&terms, rows, first);
         start_tile(s, dp, rows, first);
         AWAIT_PRODUCTS(1);
@@ -201,7 +166,7 @@ INLINE void find_statistics(row_state *x, const wave_rows *rows,
         else
             add_exponentials(x, s);
         if (LOADS_AHEAD)
-            load_biases(&terms, rows, NEXT_TILE(first, BLOCK_KEYS));
+            load_biases(terms.words, rows, NEXT_TILE(first));
         AWAIT_PRODUCTS(0);
         HOLD_SCORES(dp);
         add_delta(x, s, dp);
