@@ -27,7 +27,9 @@ typedef struct fused_group {
     __local uint *own_ds_scale; /* the wave's */
     __local ushort *o_rows;     /* o where rows are staged: waves' follow */
     __local kept_token *tables;
-    uint table;              /* of tokens, of the last window that was found */
+    /* of the last window that was found; an index would be added to each row's
+     * number where that is looked up */
+    __local kept_token *table;
     __local uint *largest_v; /* |v|^2, of this step's, the next's */
 } fused_group;
 
@@ -82,7 +84,8 @@ INLINE void clear_memory(const fused_group *g)
     if (RESCALES && LATE_COPIES && lane < 2)
         g->largest_v[lane] = 0;
     /* rows of weights that no tile of rows has */
-    for (int i = lane; i < 2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK; i += TEAM)
+    NO_UNROLL_FOR (int i = lane; i < 2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK;
+                   i += TEAM)
         ((__local uint4 *)g->weights.p)[i] = (uint4)(0u);
 }
 
@@ -94,12 +97,13 @@ INLINE void find_tokens(tile_scheduler *at, int alike, fused_group *g,
 {
 #if KEEPS_TOKENS
     if (!alike) {
-        g->table = g->table == (TOKEN_TABLES - 1) * NQ ? 0 : g->table + NQ;
-        for (int i = g->group.me.lane; i < NQ; i += TEAM)
-            g->tables[g->table + i] =
-                keep_token(&forward->grid, &at->coord, i);
+        g->table = g->table == g->tables + (TOKEN_TABLES - 1) * NQ
+                       ? g->tables
+                       : g->table + NQ;
+        NO_UNROLL_FOR (int i = g->group.me.lane; i < NQ; i += TEAM)
+            g->table[i] = keep_token(&forward->grid, &at->coord, i);
     }
-    at->coord.tokens = g->tables + g->table;
+    at->coord.tokens = g->table;
 #endif
 }
 
@@ -107,7 +111,7 @@ INLINE void find_tokens(tile_scheduler *at, int alike, fused_group *g,
 INLINE void find_first_tokens(tile_scheduler *at, fused_group *g,
                               const forward_args *forward)
 {
-    g->table = (TOKEN_TABLES - 1) * NQ; /* the first is the next */
+    g->table = g->tables + (TOKEN_TABLES - 1) * NQ; /* the first is the next */
     find_tokens(at, 0, g, forward);
     if (KEEPS_TOKENS)
         barrier(CLK_LOCAL_MEM_FENCE);

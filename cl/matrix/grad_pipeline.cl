@@ -109,8 +109,9 @@ typedef struct grad_group {
 /* Sums of gradients of the padding start at 0. */
 INLINE void clear_pad_sums(const grad_group *g, const wave *w)
 {
-    for (int i = w->lane; i < (SUMS_PADS ? 2 * DIMS : 0); i += WAVE)
-        g->memory.pad_sums[g->me.id / WAVE][i] = 0.0f;
+    if (SUMS_PADS)
+        for (int i = w->lane; i < 2 * DIMS; i += WAVE)
+            g->memory.pad_sums[g->me.id / WAVE][i] = 0.0f;
 }
 
 /* A q block, whose rows and keys are at these places of the ring: what is left

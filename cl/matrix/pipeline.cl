@@ -238,7 +238,7 @@ INLINE void clear_pads(__local storage_bits *ring, int lane)
             rows[swizzled_offset(i / pads, HEAD_DIM + i % pads, PITCH)] = 0;
     }
     if (KEY_ROWS != BLOCK_N)
-        for (int i = lane; i < KEY_STAGES * 2 * HEAD_DIM; i += TEAM)
+        NO_UNROLL_FOR (int i = lane; i < KEY_STAGES * 2 * HEAD_DIM; i += TEAM)
             ring[KEY_STAGE(i / (2 * HEAD_DIM)) + KEY_PLANE(i / HEAD_DIM % 2) +
                  swizzled_offset(BLOCK_N, i % HEAD_DIM, PITCH)] = 0;
 }
