@@ -54,9 +54,6 @@ typedef struct wa_matrix_unit {
     X(MFMA16, mfma16, .vendor = WA_VENDOR_AMD, .targets = "gfx90a gfx94",     \
       .proven = false, .copies_async = false, .votes = true, .wave = 64,      \
       .queries = 16, .tile = 16, .options = "")                               \
-    X(MFMA32, mfma32, .vendor = WA_VENDOR_AMD, .targets = "gfx90a gfx94",     \
-      .proven = false, .copies_async = false, .votes = true, .wave = 64,      \
-      .queries = 32, .tile = 32, .options = "")                               \
     X(DPAS16, dpas16, .vendor = WA_VENDOR_INTEL, .sub_group = 16,             \
       .proven = false, .copies_async = false, .wave = 16, .queries = 16,      \
       .tile = 16, .options = WA_INTEL_UNIT_OPTIONS)                           \

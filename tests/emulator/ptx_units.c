@@ -13,7 +13,7 @@
  * cl_intel_subgroup_matrix_multiply_accumulate. */
 #include "ptx_code.h"
 
-enum { MOST_SIDE = 32, MOST_INNER = 16 };
+enum { MOST_SIDE = 16, MOST_INNER = 16 };
 
 /* Row, column or k of half a word of a lane's; of sums, of the word. */
 typedef unsigned index_of(unsigned lane, unsigned word, unsigned half);
@@ -67,16 +67,6 @@ static unsigned mfma16_row(unsigned lane, unsigned word, unsigned half)
     (void)half;
     return 4 * (lane / 16) + word;
 }
-static unsigned mfma32_k(unsigned lane, unsigned word, unsigned half)
-{
-    return 4 * (lane / 32) + 2 * word + half;
-}
-/* Blocks of four rows, which the halves of the wave have by turns. */
-static unsigned mfma32_row(unsigned lane, unsigned word, unsigned half)
-{
-    (void)half;
-    return 8 * (word / 4) + 4 * (lane / 32) + word % 4;
-}
 
 /* ---- Intel ---- */
 
@@ -106,7 +96,6 @@ static const ptx_unit units[] = {
     {"wmma11", 32, 16, 16, 16, 8, 8, 8, pair_of_word, wmma11_row, NULL, NULL},
     {"wmma12", 32, 16, 16, 16, 4, 4, 8, wmma12_k, wmma12_row, NULL, NULL},
     {"mfma16", 64, 16, 16, 16, 2, 2, 4, mfma16_k, mfma16_row, NULL, NULL},
-    {"mfma32", 64, 32, 32, 8, 2, 2, 16, mfma32_k, mfma32_row, NULL, NULL},
     {"dpas8", 8, 8, 8, 16, 8, 8, 8, pair_of_word, the_word, the_word, dpas8_k},
     {"dpas16", 16, 8, 16, 16, 4, 8, 8, pair_of_word, the_word, pair_of_word,
      the_lane},

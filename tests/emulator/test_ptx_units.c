@@ -15,7 +15,7 @@
 #include "ptx_code.h"
 #include "ptx_test.h"
 
-enum { MOST_SIDE = 32 };
+enum { MOST_SIDE = 16 };
 
 /* ---- Layouts ---- */
 
@@ -31,14 +31,11 @@ typedef int formula(int l, int i);
 FORMULA(lane_, l)
 FORMULA(element, i)
 FORMULA(lane_15, l & 15)
-FORMULA(lane_31, l & 31)
 FORMULA(element_pair, i >> 1)
 FORMULA(wmma11_c_m, 2 * i + (l >> 4))
 FORMULA(wmma12_k, (i & 3) + 4 * (l >> 4) + 8 * (i >> 2))
 FORMULA(wmma12_c_m, i + 8 * (l >> 4))
 FORMULA(mfma16_k, 4 * (l >> 4) + i)
-FORMULA(mfma32_k, 4 * (l >> 5) + i)
-FORMULA(mfma32_c_m, 8 * (i >> 2) + 4 * (l >> 5) + (i & 3))
 FORMULA(dpas8_a_k, 2 * l + (i & 1))
 
 typedef struct layout {
@@ -56,8 +53,6 @@ static const layout layouts[] = {
      wmma12_c_m, lane_15, 1},
     {"mfma16", 64, 16, 16, 16, 4, 4, 4, lane_15, mfma16_k, mfma16_k, lane_15,
      mfma16_k, lane_15, 1},
-    {"mfma32", 64, 32, 32, 8, 4, 4, 16, lane_31, mfma32_k, mfma32_k, lane_31,
-     mfma32_c_m, lane_31, 1},
     {"dpas8", 8, 8, 8, 16, 16, 16, 8, element_pair, dpas8_a_k, element, lane_,
      element, lane_, 1},
     {"dpas16", 16, 8, 16, 16, 8, 16, 8, element, lane_, element, lane_,

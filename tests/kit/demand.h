@@ -2,7 +2,7 @@
  * What a test demands of the plan of a case, in words that may stand among
  * those of the case's text:
  *
- *   unit=mfma32     of tier matrix, one that the device has
+ *   unit=mfma16     of tier matrix, one that the device has
  *   shape=1:2:...   as the tuning table writes it; of tier local the one
  *                   kernel of a backward pass, or that of keys
  *   rows=4:8:...    of tier local, the backward kernel of rows

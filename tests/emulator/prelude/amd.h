@@ -22,10 +22,6 @@ PRODUCT(multiply_mfma16_f16, "mfma16.f16", 4_2_2, half4, uint2, half4, uint2,
         float4)
 PRODUCT(multiply_mfma16_bf16, "mfma16.bf16", 4_2_2, short4, uint2, short4,
         uint2, float4)
-PRODUCT(multiply_mfma32_f16, "mfma32.f16", 16_2_2, half4, uint2, half4, uint2,
-        float16)
-PRODUCT(multiply_mfma32_bf16, "mfma32.bf16", 16_2_2, short4, uint2, short4,
-        uint2, float16)
 
 /* Blocks are not broadcast, and B not permuted. */
 #define PLAIN(broadcasts, block, permutes)                                    \
@@ -43,19 +39,6 @@ BUILTIN float4 __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(short4 a, short4 b,
     PLAIN(x, y, z)
 {
     return multiply_mfma16_bf16(a, b, sum);
-}
-BUILTIN float16 __builtin_amdgcn_mfma_f32_32x32x8f16(half4 a, half4 b,
-                                                     float16 sum, int x, int y,
-                                                     int z) PLAIN(x, y, z)
-{
-    return multiply_mfma32_f16(a, b, sum);
-}
-BUILTIN float16 __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(short4 a, short4 b,
-                                                         float16 sum, int x,
-                                                         int y, int z)
-    PLAIN(x, y, z)
-{
-    return multiply_mfma32_bf16(a, b, sum);
 }
 #endif
 

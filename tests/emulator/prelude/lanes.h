@@ -35,19 +35,12 @@ BUILTIN float fast_reciprocal(float x)
 /* Sums that grow, and a lane's words of A and of B. */
 #define SUMS_4(c) "+f"(c.s0), "+f"(c.s1), "+f"(c.s2), "+f"(c.s3)
 #define SUMS_8(c) SUMS_4(c), "+f"(c.s4), "+f"(c.s5), "+f"(c.s6), "+f"(c.s7)
-#define SUMS_16(c)                                                            \
-    SUMS_8(c), "+f"(c.s8), "+f"(c.s9), "+f"(c.sa), "+f"(c.sb), "+f"(c.sc),    \
-        "+f"(c.sd), "+f"(c.se), "+f"(c.sf)
 #define WORDS_2(x) "r"(x.s0), "r"(x.s1)
 #define WORDS_4(x) WORDS_2(x), "r"(x.s2), "r"(x.s3)
 #define WORDS_8(x) WORDS_4(x), "r"(x.s4), "r"(x.s5), "r"(x.s6), "r"(x.s7)
 
 #define MULTIPLY_4_2_2                                                        \
     " {%0, %1, %2, %3}, {%4, %5}, {%6, %7};" : SUMS_4(sum)                    \
-        : WORDS_2(left), WORDS_2(right)
-#define MULTIPLY_16_2_2                                                       \
-    " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "     \
-    "%15}, {%16, %17}, {%18, %19};" : SUMS_16(sum)                            \
         : WORDS_2(left), WORDS_2(right)
 #define MULTIPLY_8_4_4                                                        \
     " {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, "                 \
