@@ -27,6 +27,20 @@ typedef char has_halves[DTYPE != 0 && DIM_WAVES == 1 ? 1 : -1];
 
 /* ---- What a work-group goes through ---- */
 
+/* Columns of y and what they are made of: tensors from their start on, but
+ * `residual` and y from the first column on. */
+typedef struct resident_group {
+    const linear_args *args;
+    __global const storage *x, *residual;
+    __global storage_bits *y;
+    uint columns; /* that exist */
+    ulong step;   /* rows from one of the work-group's blocks to the next */
+    __local storage_bits *ring, *kept, *results;
+    __local float *added; /* the bias */
+    wave_place at;        /* of this wave */
+    int item;
+} resident_group;
+
 /* The stage that is to be copied next. */
 typedef struct next_stage {
     ulong row; /* the block's first */
@@ -35,7 +49,7 @@ typedef struct next_stage {
     uint block;
 } next_stage;
 
-/* step: rows from one of the work-group's blocks to the next. */
+/* See resident_group for `step`. */
 INLINE next_stage go_on(next_stage next, ulong step)
 {
     next.number++;
@@ -121,31 +135,84 @@ INLINE void make_results(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
                        at->column + c * TILE_N, BLOCK_COLUMNS, w);
 }
 
-/* A wave's results leave, in whole vectors where that may be. y: the block's
- * first row and column; rows, columns: those that exist from there on. */
-INLINE void store_results(__local const storage_bits *results,
-                          __global storage_bits *y, uint stride, int rows,
-                          uint columns, int wide, const wave_place *at,
-                          const wave *w)
+/* A wave's results leave, in whole vectors where that may be. row: the
+ * block's first. */
+INLINE void store_results(__local const storage_bits *results, ulong row,
+                          const resident_group *g, const wave *w)
 {
+    const linear_args *args = g->args;
+    const wave_place *at = &g->at;
+    const int wide = (args->flags & LINEAR_WIDE_OUT) != 0;
+    const int rows = (int)min(args->rows - row, (ulong)BLOCK_ROWS);
+    __global storage_bits *y = g->y + row * args->y_stride;
     int lane = w->lane; /* or addresses take registers all along */
     HIDE_FROM_OPTIMIZER(lane);
     UNROLL_FOR (int t = 0; t < OUT_TURNS; t++) {
         const int i = t * WAVE + lane;
-        const int row = at->row + i / OUT_CHUNKS;
+        const int r = at->row + i / OUT_CHUNKS;
         const uint column = (uint)at->column + i % OUT_CHUNKS * CHUNK;
         __local const storage_bits *from =
-            results + swizzled_offset(row, (int)column, RESULT_PITCH);
-        __global storage_bits *to = y + (ulong)row * stride + column;
-        if (row < rows && column < columns &&
+            results + swizzled_offset(r, (int)column, RESULT_PITCH);
+        __global storage_bits *to = y + (ulong)r * args->y_stride + column;
+        if (r < rows && column < g->columns &&
             i < ROW_TILES * TILE_M * OUT_CHUNKS) {
-            if (wide && column + CHUNK <= columns)
+            if (wide && column + CHUNK <= g->columns)
                 *(__global uint4 *)to = *(__local const uint4 *)from;
             else
-                NO_UNROLL_FOR (uint e = 0; e < CHUNK && column + e < columns;
-                               e++)
+                NO_UNROLL_FOR (uint e = 0;
+                               e < CHUNK && column + e < g->columns; e++)
                     to[e] = from[e];
         }
+    }
+}
+
+/* Sums of the block that starts at that row become results, and leave. */
+INLINE void finish_block(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
+                         uint block, ulong row, const resident_group *g,
+                         const wave *w)
+{
+    __local storage_bits *own = g->results + block % RESULTS * RESULT_SIZE;
+    make_results(sums, own, g->added, &g->at, w);
+    WAVE_SYNC();
+    store_results(own, row, g, w);
+}
+
+/* ---- What comes ---- */
+
+/* The columns' part of W, and their bias, which stay. */
+INLINE void fetch_columns(const resident_group *g,
+                          __global const storage *weight,
+                          __global const storage *bias)
+{
+    const linear_args *args = g->args;
+    const source from = {.rows = weight,
+                         .stride = args->weight_stride,
+                         .count = (int)g->columns,
+                         .wide = (args->flags & LINEAR_WIDE_WEIGHT) != 0};
+    UNROLL_FOR (int s = 0; s < WEIGHT_STAGES; s++)
+        copy_chunks(g->kept + s * W_SIZE, &from, BLOCK_COLUMNS,
+                    (uint)s * STAGE_DIMS, args->in, g->item);
+    if (HAS_BIAS)
+        NO_UNROLL_FOR (uint i = (uint)g->item; i < BLOCK_COLUMNS; i += GROUP)
+            g->added[i] = i < g->columns ? LOAD(bias, i) : 0.0f;
+}
+
+/* A stage of x, and with a block's last its residuals. */
+INLINE void fetch_stage(const resident_group *g, const next_stage *next)
+{
+    const linear_args *args = g->args;
+    const source from = rows_of(g->x, next->row, args->rows, args->x_stride,
+                                (args->flags & LINEAR_WIDE_X) != 0);
+    copy_chunks(g->ring + next->number % STAGES * X_SIZE, &from, BLOCK_ROWS,
+                next->stage * STAGE_DIMS, args->in, g->item);
+    if (HAS_RESIDUAL && next->stage == WEIGHT_STAGES - 1) {
+        /* what whole vectors have behind a row's end must exist */
+        const int wide =
+            (args->flags & LINEAR_WIDE_OUT) != 0 && args->out % CHUNK == 0;
+        const source rest = rows_of(g->residual, next->row, args->rows,
+                                    args->residual_stride, wide);
+        copy_residual(g->results + next->block % 2 * RESULT_SIZE, &rest,
+                      g->columns, g->item);
     }
 }
 
@@ -157,40 +224,34 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     __local storage_bits *ring = (__local storage_bits *)places;
     __local storage_bits *kept = ring + STAGES * X_SIZE;
     __local storage_bits *results = kept + WEIGHT_STAGES * W_SIZE;
-    __local float *added = (__local float *)(results + RESULTS * RESULT_SIZE);
     const int item = (int)get_local_id(0);
-    wave own_wave = {.lane = item % WAVE};
+    const wave own_wave = {.lane = item % WAVE};
     const wave *w = &own_wave;
-    const wave_place at = place_of(item / WAVE);
     const uint column_blocks =
         (args.out + BLOCK_COLUMNS - 1) / (uint)BLOCK_COLUMNS;
     const uint group = (uint)get_group_id(0);
     const uint first_column = group % column_blocks * BLOCK_COLUMNS;
-    const uint columns = min(args.out - first_column, (uint)BLOCK_COLUMNS);
-    /* rows from one of the work-group's blocks to the next */
-    const ulong step =
-        (ulong)((uint)get_num_groups(0) / column_blocks) * BLOCK_ROWS;
-    const ulong first_row =
-        args.first_row + (ulong)(group / column_blocks) * BLOCK_ROWS;
-    const int wide_x = (args.flags & LINEAR_WIDE_X) != 0;
-    const int wide_out = (args.flags & LINEAR_WIDE_OUT) != 0;
     START_TENSORS
-    const source from_w = {.rows = weight +
-                                   (ulong)first_column * args.weight_stride,
-                           .stride = args.weight_stride,
-                           .count = (int)columns,
-                           .wide = (args.flags & LINEAR_WIDE_WEIGHT) != 0};
-    UNROLL_FOR (int s = 0; s < WEIGHT_STAGES; s++)
-        copy_chunks(kept + s * W_SIZE, &from_w, BLOCK_COLUMNS,
-                    (uint)s * STAGE_DIMS, args.in, item);
-    if (HAS_BIAS)
-        NO_UNROLL_FOR (uint i = (uint)item; i < BLOCK_COLUMNS; i += GROUP)
-            added[i] = i < columns ? LOAD(bias, first_column + i) : 0.0f;
+    const resident_group own = {
+        .args = &args,
+        .x = x,
+        .residual = residual + first_column,
+        .y = (__global storage_bits *)y + first_column,
+        .columns = min(args.out - first_column, (uint)BLOCK_COLUMNS),
+        .step = (ulong)((uint)get_num_groups(0) / column_blocks) * BLOCK_ROWS,
+        .ring = ring,
+        .kept = kept,
+        .results = results,
+        .added = (__local float *)(results + RESULTS * RESULT_SIZE),
+        .at = place_of(item / WAVE),
+        .item = item};
+    fetch_columns(&own, weight + (ulong)first_column * args.weight_stride,
+                  bias + first_column);
 
     float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE];
-    next_stage next = {.row = first_row};
+    ulong row = args.first_row + (ulong)(group / column_blocks) * BLOCK_ROWS;
+    next_stage next = {.row = row};
     uint number = 0, block = 0;
-    ulong row = first_row;
     int stage = -AHEAD; /* those that come before the first is computed from */
     NO_UNROLL_FOR (; row < args.rows; number += stage >= 0, stage++) {
         if (stage == WEIGHT_STAGES)
@@ -200,39 +261,18 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
             barrier(STAGE_FENCE);
         }
         if (next.row < args.rows) {
-            const source from_x =
-                rows_of(x, next.row, args.rows, args.x_stride, wide_x);
-            copy_chunks(ring + next.number % STAGES * X_SIZE, &from_x,
-                        BLOCK_ROWS, next.stage * STAGE_DIMS, args.in, item);
-            if (HAS_RESIDUAL && next.stage == WEIGHT_STAGES - 1) {
-                /* what whole vectors have behind a row's end must exist */
-                const source rest = rows_of(residual + first_column, next.row,
-                                            args.rows, args.residual_stride,
-                                            wide_out && args.out % CHUNK == 0);
-                copy_residual(results + next.block % 2 * RESULT_SIZE, &rest,
-                              columns, item);
-            }
-            next = go_on(next, step);
+            fetch_stage(&own, &next);
+            next = go_on(next, own.step);
         }
         END_COPIES();
         if (stage == 0)
             clear_sums(sums);
         if (stage >= 0)
             multiply_stage(sums, ring + number % STAGES * X_SIZE,
-                           kept + stage * W_SIZE, &at, w);
+                           kept + stage * W_SIZE, &own.at, w);
         if (stage == WEIGHT_STAGES - 1) {
-            __local storage_bits *own =
-                results + block % RESULTS * RESULT_SIZE;
-            make_results(sums, own, added, &at, w);
-            WAVE_SYNC();
-            store_results(own,
-                          (__global storage_bits *)y + row * args.y_stride +
-                              first_column,
-                          args.y_stride,
-                          (int)min(args.rows - row, (ulong)BLOCK_ROWS),
-                          columns, wide_out, &at, w);
-            block++;
-            row += step;
+            finish_block(sums, block++, row, &own, w);
+            row += own.step;
         }
     }
     AWAIT_COPIES(0);
