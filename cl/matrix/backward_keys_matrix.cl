@@ -128,14 +128,15 @@ INLINE void differentiate_keys(const keys_group *g, const int large,
                                const wave *w)
 {
     const dp_rows values = read_dp_rows(keys, here->v, w);
+    const score_keys rows = {(int)here->first_row, here->row_count,
+                             numbers + 3, &here->score_bias,
+                             &here->args->forward};
     SUBTILE_FOR (int first = 0; first < KEY_TILES;
                  first += TILES_PER_SUBTILE) {
         float p[TILES_PER_SUBTILE][ACC_PER_LANE];
         multiply_subtile(p, 0, here->k, keys->row, keys->last_row, here->q,
                          first, w);
-        finish_subtile(p, numbers + 3, first, (int)here->first_row,
-                       here->row_count, &here->args->forward,
-                       &here->score_bias, keys, w);
+        finish_subtile(p, first, &rows, keys, w);
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
             if (!IS_TILE(first + t))
                 continue;

@@ -69,14 +69,23 @@ INLINE void spread_half(__local float *scratch, const float *tile,
     WAVE_SYNC();
 }
 
+/* Channels that `count` tiles have from tile `first` on. */
+INLINE int stored_channels(int first, const int count)
+{
+    return HEAD_DIM % OUT_DIMS == 0 && count == OUT_TILES
+               ? OUT_DIMS
+               : min(count * TILE_N, HEAD_DIM - first * TILE_N);
+}
+
 /* store_channels where they are added to what is there: in fp32, which
  * `staging` has room for by half a tile. */
 INLINE void add_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
                          int first, const int count,
-                         __local storage_bits *staging, const int channels,
-                         const row_target *to, const wave *w)
+                         __local storage_bits *staging, const row_target *to,
+                         const wave *w)
 {
     __local float *scratch = (__local float *)staging;
+    const int channels = stored_channels(first, count);
     const int channel = first * TILE_N;
     ulong at;
     UNROLL_FOR (int d = 0; d < count; d++)
@@ -146,9 +155,9 @@ INLINE void store_narrow(__local const storage_bits *staging, const int pitch,
 INLINE void replace_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
                              int first, const int count,
                              __local storage_bits *staging, const int pitch,
-                             const int channels, const row_target *to,
-                             const wave *w)
+                             const row_target *to, const wave *w)
 {
+    const int channels = stored_channels(first, count);
     const int channel = first * TILE_N;
     UNROLL_FOR (int d = 0; d < count; d++)
         if (HAS_CHANNELS(first + d)) {
@@ -202,12 +211,8 @@ INLINE void store_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
     if (!BACKWARD || !SWIZZLES_ROWS)
         HIDE_FROM_OPTIMIZER(storing.lane);
     w = &storing;
-    const int channels = HEAD_DIM % OUT_DIMS == 0 && count == OUT_TILES
-                             ? OUT_DIMS
-                             : min(count * TILE_N, HEAD_DIM - first * TILE_N);
     if (to->adds)
-        add_channels(tiles, factor, first, count, staging, channels, to, w);
+        add_channels(tiles, factor, first, count, staging, to, w);
     else
-        replace_channels(tiles, factor, first, count, staging, pitch, channels,
-                         to, w);
+        replace_channels(tiles, factor, first, count, staging, pitch, to, w);
 }

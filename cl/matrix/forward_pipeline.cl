@@ -124,14 +124,21 @@ INLINE void copy_tensor(__local storage_bits *to, const tensor_rows *t,
                         const forward_pipeline *p, const forward_args *args,
                         int lane)
 {
-    __global const storage *from =
-        t->planes + plane_of(&p->next) * t->layout->window;
+    const plane_rows x = {.plane = t->planes +
+                                   plane_of(&p->next) * t->layout->window,
+                          .layout = t->layout,
+                          .grid = &args->grid,
+                          .coord = &p->next.coord,
+                          .pad = t->pad,
+                          .chunk = t->chunk,
+                          .first = t->first,
+                          .count = t->count,
+                          .lane = lane,
+                          .wide = how != COPY_NARROW};
     if (KEEPS_COPIES && how != COPY_NARROW)
-        copy_found(to, from, t->offsets, 0, how == COPY_PADDED, t->pad,
-                   t->count, 0, rows, lane);
+        copy_found(to, &x, t->offsets, how == COPY_PADDED, 0, rows);
     else
-        copy_rows(to, from, t->chunk, t->layout, &args->grid, &p->next.coord,
-                  t->pad, t->first, t->count, rows, lane, how != COPY_NARROW);
+        copy_rows(to, &x, rows);
 }
 
 /* A step: a KV block's keys, and where q and they go to. */

@@ -168,15 +168,21 @@ INLINE void copy_plane(const int number, __local storage_bits *to,
                        const copied_rows *c, const grad_group *g)
 {
     const int own = ONE_WAVE_PER_TENSOR ? c->lane & (WAVE - 1) : c->lane;
+    const plane_rows x = {.plane = tensor +
+                                   plane(layout, c->at->coord.grid, c->head),
+                          .layout = layout,
+                          .grid = &c->args->forward.grid,
+                          .coord = &c->at->coord,
+                          .pad = number == 2   ? g->memory.pad_k
+                                 : number == 3 ? g->memory.pad_v
+                                               : 0,
+                          .chunk = chunk_of(layout, own),
+                          .first = c->first,
+                          .count = c->count,
+                          .lane = own,
+                          .wide = wide};
     if (!ONE_WAVE_PER_TENSOR || c->lane / COPIERS == number)
-        copy_rows(to, tensor + plane(layout, c->at->coord.grid, c->head),
-                  chunk_of(layout, own), layout, &c->args->forward.grid,
-                  &c->at->coord,
-                  number == 2   ? g->memory.pad_k
-                  : number == 3 ? g->memory.pad_v
-                                : 0,
-                  c->first, c->count, number < 2 ? BLOCK_ROWS : BLOCK_KEYS,
-                  own, wide);
+        copy_rows(to, &x, number < 2 ? BLOCK_ROWS : BLOCK_KEYS);
 }
 
 INLINE void copy_keys(__local storage_bits *to, const int wide,

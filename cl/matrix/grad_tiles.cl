@@ -277,9 +277,10 @@ INLINE void score_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
 {
     multiply_subtile(scores, 0, here->q, rows->row, rows->last_row, here->k,
                      first, w);
-    finish_subtile(scores, here->k_inverses, first, (int)here->first_key,
-                   here->key_count, &here->args->forward, &here->score_bias,
-                   rows, w);
+    const score_keys keys = {(int)here->first_key, here->key_count,
+                             here->k_inverses, &here->score_bias,
+                             &here->args->forward};
+    finish_subtile(scores, first, &keys, rows, w);
 }
 
 /* dO of a tile of rows, or v of a tile of keys, stays in registers where that

@@ -96,21 +96,40 @@ INLINE void find_copies(plane_offset *at, const tensor_layout *layout,
                               turn * ROWS_AT_ONCE * ROW_LANES + lane);
 }
 
-/* Copies chunks that are `at` from `from`, or where that is NULL from `from`
- * on and `step` apart, of `count` rows; zeros fill the others, and those of
- * the padding unless they are `pad`. has_padding 0: there are none of these;
- * is_whole: count is `rows`, which saves asking. */
-INLINE void copy_found(__local storage_bits *to, __global const storage *from,
-                       const plane_offset *at, ulong step,
-                       const int has_padding, __local const storage_bits *pad,
-                       int count, const int is_whole, const int rows, int lane)
+/* Rows of a plane that a lane of a team helps to copy: first .. first + count
+ * of the window at coord. */
+typedef struct plane_rows {
+    __global const storage *plane;
+    const tensor_layout *layout;
+    const grid_layout *grid;
+    const window_coord *coord;
+    __local const storage_bits *pad; /* a row of the padding; NULL: zeros */
+    ulong chunk;                     /* see chunk_of */
+    uint first;
+    int count;
+    int lane;
+    int wide; /* in chunks */
+} plane_rows;
+
+/* Copies rows whose chunks are `at` from their plane, or where that is NULL
+ * follow each other in it; zeros fill `rows` rows, and those of the padding
+ * unless these are given. has_padding 0: there are none of these; is_whole:
+ * count is `rows`, which saves asking. */
+INLINE void copy_found(__local storage_bits *to, const plane_rows *x,
+                       const plane_offset *at, const int has_padding,
+                       const int is_whole, const int rows)
 {
+    const int lane = x->lane;
+    __local const storage_bits *pad = x->pad;
+    __global const storage *from = x->plane;
+    if (!at)
+        from += element(x->layout, x->first, 0) + x->chunk;
     const int r = lane / ROW_LANES;
     const int c = lane % ROW_LANES;
     __local const uint4 *pads = (__local const uint4 *)pad + c;
     UNROLL_FOR (int turn = 0; turn < COPY_TURNS(rows); turn++) {
         const int done = turn * ROWS_AT_ONCE;
-        const int exists = is_whole | (done + r < count);
+        const int exists = is_whole | (done + r < x->count);
         const int padded = at && has_padding && IS_PADDED(at[turn]);
         /* & and no &&: copies are not to lie in branches */
         const int is_row =
@@ -133,7 +152,8 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
                         from + (at ? COPIED_FROM(at[turn]) : 0) + i * CHUNK,
                         exists & !padded, wanted);
         }
-        from += step;
+        if (!at)
+            from += (ulong)ROWS_AT_ONCE * x->layout->row;
     }
 }
 
@@ -158,24 +178,24 @@ INLINE int has_words(__global const storage *plane,
 }
 
 /* copy_rows where they do. */
-INLINE void copy_words(__local storage_bits *to, __global const storage *plane,
-                       const tensor_layout *layout, const grid_layout *grid,
-                       const window_coord *coord,
-                       __local const storage_bits *pad, uint first, int count,
-                       const int rows, int lane)
+INLINE void copy_words(__local storage_bits *to, const plane_rows *x,
+                       const int rows)
 {
+    const int lane = x->lane;
+    __local const storage_bits *pad = x->pad;
     NO_UNROLL_FOR (int r = lane / WORD_LANES; r < rows;
                    r += COPIERS / WORD_LANES) {
-        const token t = find_token(grid, coord, first + min(r, count - 1));
-        const int exists = (r < count) & EXISTS(t);
+        const token t =
+            find_token(x->grid, x->coord, x->first + min(r, x->count - 1));
+        const int exists = (r < x->count) & EXISTS(t);
         __global const storage *row =
-            plane + (EXISTS(t) ? token_offset(layout, &t) : 0);
+            x->plane + (EXISTS(t) ? token_offset(x->layout, &t) : 0);
         UNROLL_FOR (int word = 0; word < ROW_WORDS; word += WORD_LANES) {
             const int c = (word + lane % WORD_LANES) * WORD_ELEMENTS;
             __local storage_bits *here = to + swizzled_offset(r, c, PITCH);
             if (ROW_WORDS % WORD_LANES != 0 && c >= HEAD_DIM)
                 continue;
-            if (pad && r < count && !exists)
+            if (pad && r < x->count && !exists)
                 *(__local uint *)here = *(__local const uint *)(pad + c);
             else
                 copy_4(here, row + c, exists);
@@ -183,41 +203,37 @@ INLINE void copy_words(__local storage_bits *to, __global const storage *plane,
     }
 }
 
-/* Copies rows first .. first + count of a window to its part of the ring;
- * zeros fill `rows` rows, and those of the padding unless they are `pad`. */
-INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
-                      ulong own, const tensor_layout *layout,
-                      const grid_layout *grid, const window_coord *coord,
-                      __local const storage_bits *pad, uint first, int count,
-                      const int rows, int lane, int wide)
+/* Copies rows to their part of the ring; zeros fill `rows` rows, and those of
+ * the padding unless these are given. */
+INLINE void copy_rows(__local storage_bits *to, const plane_rows *x,
+                      const int rows)
 {
-    if (CHUNKS && wide && GRID) {
+    if (CHUNKS && x->wide && GRID) {
         plane_offset at[COPY_TURNS(BLOCK_ROWS + BLOCK_KEYS)];
-        find_copies(at, layout, grid, coord, first, rows, lane);
-        copy_found(to, plane, at, 0, 1, pad, count, 0, rows, lane);
+        find_copies(at, x->layout, x->grid, x->coord, x->first, rows, x->lane);
+        copy_found(to, x, at, 1, 0, rows);
         return;
     }
-    if (CHUNKS && wide) {
-        copy_found(to, plane + element(layout, first, 0) + own, 0,
-                   (ulong)ROWS_AT_ONCE * layout->row, 0, pad, count, 0, rows,
-                   lane);
+    if (CHUNKS && x->wide) {
+        copy_found(to, x, 0, 0, 0, rows);
         return;
     }
-    if (has_words(plane, layout)) {
-        copy_words(to, plane, layout, grid, coord, pad, first, count, rows,
-                   lane);
+    if (has_words(x->plane, x->layout)) {
+        copy_words(to, x, rows);
         return;
     }
-    NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += COPIERS) {
+    NO_UNROLL_FOR (int i = x->lane; i < rows * HEAD_DIM; i += COPIERS) {
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
-        const token t = find_token(grid, coord, first + min(r, count - 1));
-        const ulong at = token_offset(layout, &t) + (ulong)c * layout->column;
-        const storage_bits padding = pad ? pad[c] : (storage_bits)0;
+        const token t =
+            find_token(x->grid, x->coord, x->first + min(r, x->count - 1));
+        const ulong at =
+            token_offset(x->layout, &t) + (ulong)c * x->layout->column;
+        const storage_bits padding = x->pad ? x->pad[c] : (storage_bits)0;
         to[swizzled_offset(r, c, PITCH)] =
-            r >= count  ? (storage_bits)0
-            : EXISTS(t) ? ((__global const storage_bits *)plane)[at]
-                        : padding;
+            r >= x->count ? (storage_bits)0
+            : EXISTS(t)   ? ((__global const storage_bits *)x->plane)[at]
+                          : padding;
     }
 }
 

@@ -22,14 +22,20 @@ typedef struct tile_rows {
  * else is known of a row. */
 #define KEY_SCALE_STEP (S_TRANSPOSED ? ROW_NUMBERS : 1)
 
-/* scores = scale * scores + the terms, for keys `key` and on; those past the
- * last become -infinity. */
-INLINE void finish_scores(float *scores, __local const float *key_scale,
-                          int key, int tile, int count,
-                          const forward_args *args,
-                          const score_bias_view *score_bias,
+/* What scores of a block's keys take besides the rows. */
+typedef struct score_keys {
+    int first, count; /* of the block, in the window */
+    __local const float *scale;
+    const score_bias_view *score_bias;
+    const forward_args *args;
+} score_keys;
+
+/* scores = scale * scores + the terms, for a tile of keys; those past the last
+ * become -infinity. */
+INLINE void finish_scores(float *scores, int tile, const score_keys *keys,
                           const tile_rows *rows, const wave *w)
 {
+    const int count = keys->count;
     const int full = IS_FULL_TILE(tile);
     float added[ACC_PER_LANE];
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
@@ -53,15 +59,16 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
                 rows->first_row +
                 min(rows->row + value_query(w->lane, i), rows->last_row);
             const int at = tile * TILE_N + value_key(w->lane, i);
-            const int column = key + (full ? at : min(at, count - 1));
-            added[i] = OF_PAIR(added_to_logit, args, score_bias, row, column);
+            const int column = keys->first + (full ? at : min(at, count - 1));
+            added[i] = OF_PAIR(added_to_logit, keys->args, keys->score_bias,
+                               row, column);
         }
     }
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int column = tile * TILE_N + value_key(w->lane, i);
         if (VARIANT == COSINE)
-            scores[i] *= key_scale[(full ? column : min(column, count - 1)) *
-                                   KEY_SCALE_STEP];
+            scores[i] *= keys->scale[(full ? column : min(column, count - 1)) *
+                                     KEY_SCALE_STEP];
         scores[i] = FMA(scores[i], rows->scale[LANE_ROW(i)], added[i]);
         if (!full)
             scores[i] = column < count ? scores[i] : -INFINITY;
@@ -69,30 +76,29 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
 }
 
 /* Adds region_value where a row and a key are of different regions. */
-INLINE void add_regions(float *scores, int tile, int count,
-                        const forward_args *args, const tile_rows *rows,
-                        const wave *w)
+INLINE void add_regions(float *scores, int tile, const score_keys *keys,
+                        const tile_rows *rows, const wave *w)
 {
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int column = tile * TILE_N + value_key(w->lane, i);
         const uint there =
-            rows->key_regions[IS_FULL_TILE(tile) ? column
-                                                 : min(column, count - 1)];
+            rows->key_regions[IS_FULL_TILE(tile)
+                                  ? column
+                                  : min(column, keys->count - 1)];
         if (rows->region[LANE_ROW(i)] != there)
-            scores[i] += args->region_value;
+            scores[i] += keys->args->region_value;
     }
 }
 
 /* No query sees a token of the padding. Whose gradients nobody stores. */
-INLINE void hide_padding(float *scores, int key, int tile, int count,
-                         const forward_args *args, const tile_rows *rows,
-                         const wave *w)
+INLINE void hide_padding(float *scores, int tile, const score_keys *keys,
+                         const tile_rows *rows, const wave *w)
 {
     uint hidden = 0; /* a bit for each value: few windows have padding */
     NO_UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int column = tile * TILE_N + value_key(w->lane, i);
-        const token t = find_token(&args->grid, &rows->coord,
-                                   key + min(column, count - 1));
+        const token t = find_token(&keys->args->grid, &rows->coord,
+                                   keys->first + min(column, keys->count - 1));
         hidden |= EXISTS(t) ? 0u : 1u << i;
     }
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
@@ -129,21 +135,18 @@ INLINE void multiply_subtile(float tiles[TILES_PER_SUBTILE][ACC_PER_LANE],
 
 /* finish_scores for a subtile, with what else hides keys. */
 INLINE void finish_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
-                           __local const float *key_scale, int first, int key,
-                           int count, const forward_args *args,
-                           const score_bias_view *score_bias,
+                           int first, const score_keys *keys,
                            const tile_rows *rows, const wave *w)
 {
     UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t))
-            finish_scores(scores[t], key_scale, key, first + t, count, args,
-                          score_bias, rows, w);
+            finish_scores(scores[t], first + t, keys, rows, w);
     if (COMPARES_REGIONS && rows->key_regions)
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t))
-                add_regions(scores[t], first + t, count, args, rows, w);
+                add_regions(scores[t], first + t, keys, rows, w);
     if (PADDING == 2 && !S_TRANSPOSED && rows->holds_padding)
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t))
-                hide_padding(scores[t], key, first + t, count, args, rows, w);
+                hide_padding(scores[t], first + t, keys, rows, w);
 }

@@ -26,18 +26,6 @@ typedef struct wave_state {
     query_tile q[WAVE_TURNS][DIM_TILES]; /* with HOLDS_ROWS */
 } wave_state;
 
-/* What a subtile is computed from. */
-typedef struct sliding_keys {
-    __local const storage_bits *q, *k,
-        *v;              /* rows of the block, of the stage */
-    uint first, end;     /* the stage's keys */
-    float scale;         /* never 0 */
-    __local uint *found; /* see LARGEST_OF_WAVE */
-    const forward_args *args;
-    const wave_rows *rows;
-    work_tile of;
-} sliding_keys;
-
 INLINE void start_wave(wave_state *s, __local const storage_bits *q, int row,
                        const wave *w)
 {
@@ -83,10 +71,8 @@ INLINE void add_left_out(wave_state *s, const sliding_keys *here, int first,
         HIDE_LANE(rare.lane);
         UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-                add_unlike_numbers(s->rows[m].out[d], here->v,
-                                   first * TILE_N + key, d * TILE_N,
-                                   here->args, here->rows, m, here->first,
-                                   here->end, &rare);
+                add_unlike_numbers(s->rows[m].out[d], first * TILE_N + key,
+                                   d * TILE_N, m, here, &rare);
     }
 }
 
@@ -236,9 +222,16 @@ INLINE void copy_queries(__local storage_bits *to, __global const storage *q,
                          const work_tile *tile, const window_coord *coord,
                          int lane)
 {
-    copy_rows(to, q, chunk_of(&args->q, lane), &args->q, &args->grid, coord, 0,
-              tile->row, args->scale == 0.0f ? 0 : row_count, BLOCK_ROWS, lane,
-              (args->flags & ARG_WIDE_ACCESS) != 0);
+    const plane_rows x = {.plane = q,
+                          .layout = &args->q,
+                          .grid = &args->grid,
+                          .coord = coord,
+                          .chunk = chunk_of(&args->q, lane),
+                          .first = tile->row,
+                          .count = args->scale == 0.0f ? 0 : row_count,
+                          .lane = lane,
+                          .wide = (args->flags & ARG_WIDE_ACCESS) != 0};
+    copy_rows(to, &x, BLOCK_ROWS);
     clear_channels(to, BLOCK_ROWS, lane);
 }
 

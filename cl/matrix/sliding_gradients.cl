@@ -22,9 +22,17 @@ INLINE void copy_own(__local storage_bits *to, __global const storage *tensor,
                      const tensor_layout *layout, uint head,
                      const stage_rows *of)
 {
-    copy_rows(to, tensor + plane(layout, of->coord->grid, head),
-              chunk_of(layout, of->lane), layout, &of->args->grid, of->coord,
-              0, of->first, of->count, BLOCK_M, of->lane, of->wide);
+    const plane_rows x = {.plane =
+                              tensor + plane(layout, of->coord->grid, head),
+                          .layout = layout,
+                          .grid = &of->args->grid,
+                          .coord = of->coord,
+                          .chunk = chunk_of(layout, of->lane),
+                          .first = of->first,
+                          .count = of->count,
+                          .lane = of->lane,
+                          .wide = of->wide};
+    copy_rows(to, &x, BLOCK_M);
 }
 
 /* Sums of a gradient of the wave's rows, from `row` of the block on, each

@@ -30,14 +30,19 @@ INLINE void copy_stage(__local storage_bits *to, __global const storage *plane,
                        ulong chunk, const tensor_layout *layout,
                        const int rows, const stage_rows *of)
 {
-    if (CHUNKS && of->wide && of->count == rows) {
-        copy_found(to, plane + element(layout, of->first, 0) + chunk, 0,
-                   (ulong)ROWS_AT_ONCE * layout->row, 0, 0, of->count, 1, rows,
-                   of->lane);
-        return;
-    }
-    copy_rows(to, plane, chunk, layout, &of->args->grid, of->coord, 0,
-              of->first, of->count, rows, of->lane, of->wide);
+    const plane_rows x = {.plane = plane,
+                          .layout = layout,
+                          .grid = &of->args->grid,
+                          .coord = of->coord,
+                          .chunk = chunk,
+                          .first = of->first,
+                          .count = of->count,
+                          .lane = of->lane,
+                          .wide = of->wide};
+    if (CHUNKS && of->wide && of->count == rows)
+        copy_found(to, &x, 0, 0, 1, rows);
+    else
+        copy_rows(to, &x, rows);
 }
 
 INLINE key_pipeline start_pipeline(__local storage_bits *ring,

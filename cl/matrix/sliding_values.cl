@@ -7,6 +7,18 @@
 
 #define IS_NO_NUMBER(bits) (((bits)&EXPONENT) == EXPONENT)
 
+/* What a subtile is computed from. */
+typedef struct sliding_keys {
+    __local const storage_bits *q, *k,
+        *v;              /* rows of the block, of the stage */
+    uint first, end;     /* the stage's keys */
+    float scale;         /* never 0 */
+    __local uint *found; /* see LARGEST_OF_WAVE */
+    const forward_args *args;
+    const wave_rows *rows;
+    work_tile of;
+} sliding_keys;
+
 /* Operands that are infinite or NaN become 0; were there any? */
 INLINE uint leave_numbers(key_tile *v)
 {
@@ -23,18 +35,17 @@ INLINE uint leave_numbers(key_tile *v)
 
 /* Adds what was left out of a stage's key `key` to a tile of o, of channels
  * `channel` and on, where its row sees the key: any weight times infinity. */
-INLINE void add_unlike_numbers(float *out, __local const storage_bits *v,
-                               int key, int channel, const forward_args *args,
-                               const wave_rows *rows, int turn, uint first,
-                               uint end, const wave *w)
+INLINE void add_unlike_numbers(float *out, int key, int channel, int turn,
+                               const sliding_keys *here, const wave *w)
 {
+    const wave_rows *rows = here->rows;
+    const uint at = here->first + key;
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const span seen =
             rows->spans[rows->row + turn * TILE_M + value_query(w->lane, i)];
-        const storage_bits bits =
-            v[swizzled_offset(key, channel + value_key(w->lane, i), PITCH)];
-        if (IS_NO_NUMBER(bits) && first + key < end &&
-            sees(args, seen, first + key))
+        const storage_bits bits = here->v[swizzled_offset(
+            key, channel + value_key(w->lane, i), PITCH)];
+        if (IS_NO_NUMBER(bits) && at < here->end && sees(here->args, seen, at))
             out[i] += number_of(bits);
     }
 }

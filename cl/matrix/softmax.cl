@@ -49,8 +49,9 @@ INLINE void score_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
     multiply_subtile(scores, HOLDS_ROWS ? here->held : 0, here->q,
                      here->rows.row, here->rows.last_row,
                      here->stage + K_OFFSET, first, w);
-    finish_subtile(scores, here->key_scale, first, here->key, here->count,
-                   here->args, here->score_bias, &here->rows, w);
+    const score_keys keys = {here->key, here->count, here->key_scale,
+                             here->score_bias, here->args};
+    finish_subtile(scores, first, &keys, &here->rows, w);
 }
 
 /* p = exp(s - m) as operands, and their sums; scores become p before it is
