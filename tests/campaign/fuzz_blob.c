@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * winattn_programs_import: a blob is taken or refused as one; plans can be
  * made all the same, and a blob exported that is taken again. The last byte of
- * the input says what of the blob is put right first, since no mutation hits a
+ * the input says what of the blob is put right first, since no change hits a
  * checksum: 1: checksums of records; 2: the blob's size, too. */
 #include <string.h>
 
+#include "fuzz.h"
 #include "kit/cache_record_layout.h"
 #include "kit/devices.h"
-#include "libfuzzer.h"
 #include "standin.h"
 
 static void put(unsigned char *to, uint64_t value, int bytes)
@@ -44,9 +44,11 @@ static void mend_checksums(unsigned char *blob, size_t size)
     }
 }
 
-/* A plan, and what can be exported after it. */
-static void go_on(winattn_programs *programs, cl_context context,
-                  cl_device_id id)
+/* A plan, and the blob that is exported after it, to be freed; with room for
+ * another byte. */
+static unsigned char *plan_and_export(winattn_programs *programs,
+                                      cl_context context, cl_device_id id,
+                                      size_t *size)
 {
     const winattn_desc desc = {.struct_size = sizeof desc,
                                .windows = 5,
@@ -56,18 +58,43 @@ static void go_on(winattn_programs *programs, cl_context context,
                                .head_dim = 32,
                                .passes = 3};
     winattn_plan *plan;
-    size_t size = 0;
     EXPECT(winattn_plan_create(context, id, &desc, &plan) == 0,
            winattn_last_reason());
-    EXPECT(winattn_programs_export(programs, 0, NULL, &size) == 0,
+    EXPECT(winattn_programs_export(programs, 0, NULL, size) == 0,
            winattn_last_reason());
-    unsigned char *blob = malloc(size);
-    EXPECT(winattn_programs_export(programs, size, blob, NULL) == 0,
+    unsigned char *blob = malloc(*size + 1);
+    EXPECT(winattn_programs_export(programs, *size, blob, NULL) == 0,
            winattn_last_reason());
-    EXPECT(winattn_programs_import(programs, size, blob) == 0,
-           winattn_last_reason());
-    free(blob);
     winattn_plan_destroy(plan);
+    return blob;
+}
+
+static winattn_programs *new_programs(cl_context *context, cl_device_id *id)
+{
+    winattn_programs *programs;
+    setenv("WINATTN_CACHE", "0", 1);
+    *id = standin_device(made_up_device("PoCL"));
+    *context = standin_context(1, id);
+    EXPECT(winattn_programs_create(*context, *id, &programs) == 0,
+           winattn_last_reason());
+    return programs;
+}
+
+/* With the byte that says what is put right. */
+void add_first_inputs(void)
+{
+    cl_device_id id;
+    cl_context context;
+    size_t size;
+    winattn_programs *programs = new_programs(&context, &id);
+    unsigned char *blob = plan_and_export(programs, context, id, &size);
+    for (int i = 0; i < 3; i++) {
+        blob[size] = (unsigned char)i;
+        add_input(blob, size + 1);
+    }
+    free(blob);
+    winattn_programs_destroy(programs);
+    clReleaseContext(context);
 }
 
 /* A key may be made to stand before another program's binary. */
@@ -76,27 +103,23 @@ static bool is_excused(const char *wrong)
     return !wrong || strncmp(wrong, "a binary of options ", 20) == 0;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     static unsigned long runs;
-    winattn_programs *programs;
+    cl_device_id id;
+    cl_context context;
     if (size < 2)
-        return 0;
+        return;
     size--;
     unsigned char *blob = malloc(size);
-    if (!blob)
-        return 0;
-    setenv("WINATTN_CACHE", "0", 1);
+    EXPECT(blob, "memory");
     standin_quiet = true;
     memcpy(blob, data, size);
     if (data[size] >= 2 && size >= WA_BLOB_HEADER)
         put(blob + BLOB_SIZE_AT, size, 8);
     if (data[size] >= 1)
         mend_checksums(blob, size);
-    const cl_device_id id = standin_device(made_up_device("PoCL"));
-    const cl_context context = standin_context(1, &id);
-    EXPECT(winattn_programs_create(context, id, &programs) == 0,
-           winattn_last_reason());
+    winattn_programs *programs = new_programs(&context, &id);
     const winattn_status status =
         winattn_programs_import(programs, size, blob);
     EXPECT(status == WINATTN_SUCCESS || status == WINATTN_INVALID_BLOB,
@@ -104,12 +127,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     EXPECT((status == WINATTN_SUCCESS) == !winattn_last_reason()[0],
            winattn_last_reason());
     free(blob);
-    go_on(programs, context, id);
+    blob = plan_and_export(programs, context, id, &size);
+    EXPECT(winattn_programs_import(programs, size, blob) == 0,
+           winattn_last_reason());
+    free(blob);
     winattn_programs_destroy(programs);
     clReleaseContext(context);
     EXPECT(!standin_alive(), standin_alive());
     EXPECT(is_excused(standin_wrong(NULL)), standin_wrong(NULL));
     if (++runs % FORGET_RUNS == 0)
         standin_reset();
-    return 0;
 }

@@ -5,10 +5,25 @@
 #include <unistd.h>
 
 #include "command/caselist.h"
-#include "libfuzzer.h"
+#include "fuzz.h"
+#include "kit/workloads.h"
 #include "problem/problem.h"
 
 #define SCRATCH_SIZE 64
+
+void add_first_inputs(void)
+{
+    char text[1024];
+    for (size_t i = 0; i < workload_count; i += 4)
+        add_text(workload_rows[i].text);
+    for (int seed = 1; seed <= 20; seed++) {
+        const test_case c = seed % 2 ? case_random_grid(seed, 0, seed / 2 % 2)
+                                     : case_random_backward(seed, 0);
+        case_print(&c, text, sizeof text);
+        add_text(text);
+    }
+    add_text("# a comment\nswinir-720p\n\nwindows=4 variant=cosine\n");
+}
 
 static void check_text(const char *text)
 {
@@ -49,15 +64,13 @@ static void check_file(const uint8_t *data, size_t size)
     unlink(path);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);
-    if (!text)
-        return 0;
+    EXPECT(text, "memory");
     memcpy(text, data, size);
     text[size] = 0;
     check_text(text);
     check_file(data, size);
     free(text);
-    return 0;
 }

@@ -3,9 +3,22 @@
  * plans that may use its rows launch nothing illegal. */
 #include <string.h>
 
+#include "fuzz.h"
 #include "kit/devices.h"
-#include "libfuzzer.h"
+#include "plan/tuning.h"
 #include "standin.h"
+
+void add_first_inputs(void)
+{
+    add_text("# a comment\n\nlocal-forward \"H200\" any any any any any 32 "
+             "49:49:64:1:49:32:7:7:7:1\n");
+    add_text("local-backward AMD 0 dot half bias 49 49 32 "
+             "49:49:64:32:4:4:2:1:1:2\n");
+    add_text("matrix-backward NVIDIA 80 any any none any any 32 "
+             "16:4:2:2:64:1:1:16:16:16:4:2:2:64:0\n");
+    for (int i = 0; i < WA_BUILT_IN_ROWS; i++)
+        add_text(wa_built_in_rows[i]);
+}
 
 /* All tensors of the problems below. */
 static void call(winattn_plan *plan, cl_context context, cl_device_id id)
@@ -67,12 +80,11 @@ static void make_plan(unsigned which)
     clReleaseContext(context);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     static unsigned long runs;
     char *text = malloc(size + 1);
-    if (!text)
-        return 0;
+    EXPECT(text, "memory");
     setenv("WINATTN_CACHE", "0", 1);
     memcpy(text, data, size);
     text[size] = 0;
@@ -89,5 +101,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (++runs % FORGET_RUNS == 0)
         standin_reset();
     free(text);
-    return 0;
 }

@@ -2,7 +2,7 @@
  * The functions of winattn.h, and scenarios in which they are called. */
 #include "subjects.h"
 
-/* Of the pass that has this number. */
+/* Calls the pass that has this number. */
 static winattn_status call_pass(world *w, size_t pass)
 {
     const level_desc desc = {.of = levels, .u.core = w->is->desc};

@@ -26,7 +26,7 @@ void models_end(void)
     memset(&made, 0, sizeof made);
 }
 
-/* Of Swin or Swin V2, in the scenario's type. */
+/* What is drawn becomes Swin's or Swin V2's, in the scenario's type. */
 static level_desc desc_of(const world *w, size_t which)
 {
     const bool is_v2 = w->is->generation == 2;

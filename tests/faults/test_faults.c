@@ -16,7 +16,7 @@
 
 #include "subjects.h"
 
-/* Of the levels; nobody expects that here. */
+/* The levels call it where something is wrong, which nobody expects here. */
 void report(const char *what, const char *detail)
 {
     fprintf(stderr, "%s %s\n", what, detail);

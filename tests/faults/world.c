@@ -201,7 +201,7 @@ winattn_status workspace_size(world *w)
 
 /* ---- Calls ---- */
 
-/* Of what calls may leave out. */
+/* It draws what calls leave out. */
 #define CALL_SEED 1
 
 /* Kernels, sizes and arguments that are no buffers. */

@@ -25,13 +25,19 @@ const char *source_path(const char *source)
     return path;
 }
 
+file_bytes file_read(const char *path)
+{
+    file_bytes file;
+    assert_int_equal(wa_file_read(path, SIZE_MAX, &file.bytes, &file.size),
+                     WA_FILE_READ);
+    return file;
+}
+
 void copy_source(const char *source, const char *path)
 {
-    wa_file_map map;
-    assert_int_equal(wa_file_map_open(source_path(source), &map),
-                     WA_FILE_READ);
-    write_bytes(path, map.bytes, map.size);
-    wa_file_map_close(&map);
+    const file_bytes file = file_read(source_path(source));
+    write_bytes(path, file.bytes, file.size);
+    free(file.bytes);
 }
 
 static file_bytes assemble(const char *header, const unsigned char *data,

@@ -33,6 +33,8 @@ typedef struct file_bytes {
     size_t size;
 } file_bytes;
 
+file_bytes file_read(const char *path);
+
 /* A header as a text, and so many bytes of data, 0, 1, 2... */
 file_bytes file_of_header(const char *header, size_t data_size);
 

@@ -3,13 +3,14 @@
 #include <string.h>
 
 #include "bombs.h"
-#include "fuzz.h"
+#include "campaign/fuzz.h"
+#include "kit/asserts.h"
 #include "swin/exif.h"
 #include "swin/picture_file.h"
 #include "swin/read_file.h"
 #include "winattn_models.h"
 
-size_t first_inputs(file_bytes *inputs, size_t most)
+void add_first_inputs(void)
 {
     static const char *const names[] = {"alpha.png",
                                         "bits.png",
@@ -33,20 +34,17 @@ size_t first_inputs(file_bytes *inputs, size_t most)
     static const unsigned char block[] = "MM\0*\0\0\0\x8\0\2"
                                          "\1\x0e\0\2\0\0\0\4abc\0"
                                          "\1\x12\0\3\0\0\0\1\0\6\0";
-    size_t count = 0;
-    for (; count < sizeof names / sizeof *names && count < most; count++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[1024], reason[REASON_SIZE];
-        snprintf(path, sizeof path, "%s/pictures/%s", GOLDEN_FOLDER,
-                 names[count]);
-        inputs[count].bytes = read_file(
-            path, 1 << 20, NULL, &inputs[count].size, reason, sizeof reason);
-        EXPECT(inputs[count].bytes, reason);
+        size_t size;
+        snprintf(path, sizeof path, "%s/pictures/%s", GOLDEN_FOLDER, names[i]);
+        unsigned char *bytes =
+            read_file(path, 1 << 20, NULL, &size, reason, sizeof reason);
+        EXPECT(bytes, reason);
+        add_input(bytes, size);
+        free(bytes);
     }
-    if (count < most) { /* EXIF by itself */
-        inputs[count] = (file_bytes){malloc(sizeof block), sizeof block};
-        memcpy(inputs[count++].bytes, block, sizeof block);
-    }
-    return count;
+    add_input(block, sizeof block); /* EXIF by itself */
 }
 
 static void read_picture(const uint8_t *data, size_t size)
@@ -69,7 +67,7 @@ static void read_picture(const uint8_t *data, size_t size)
     picture_free(&p);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     const unsigned orientation = exif_orientation(data, size);
     EXPECT(orientation >= 1 && orientation <= 8, "an orientation of its own");
@@ -81,5 +79,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_picture(png, size);
         free(png);
     }
-    return 0;
 }

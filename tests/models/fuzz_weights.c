@@ -5,7 +5,8 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "fuzz.h"
+#include "campaign/fuzz.h"
+#include "files.h"
 #include "kit/scratch.h"
 #include "models/swin_beside.h"
 #include "models/swin_file.h"
@@ -24,59 +25,43 @@ static const char *const beside_texts[] = {
     "\"image_mean\":[0.5,0.5,0.5],\"rescale_factor\":0.00392156862745098}",
 };
 
-static file_bytes read_whole(const char *path)
-{
-    file_bytes file;
-    EXPECT(wa_file_read(path, SIZE_MAX, &file.bytes, &file.size) ==
-               WA_FILE_READ,
-           path);
-    return file;
-}
-
 /* A model in two shards with an index, and another index, in which
- * the first shard is FUZZED; once for all. */
+ * the first shard is FUZZED. */
 #define FUZZED "model-0000F-of-00002.safetensors"
 #define FIRST "model-00001-of-00002.safetensors"
 #define INDEX "model.safetensors.index.json"
 static void make_set(void)
 {
-    static bool made;
-    wa_safetensors *file;
     char *at;
-    if (made)
-        return;
-    made = true;
     EXPECT(scratch_make(), "a folder");
     atexit(scratch_remove);
-    EXPECT(wa_safetensors_open(source_path("torchvision_v1"), &file) == 0,
-           winattn_last_reason());
+    wa_safetensors *file = tensors_of("torchvision_v1");
     write_shards(file, folder_named(""), 2);
     wa_safetensors_close(file);
-    const file_bytes bytes = read_whole(folder_named(INDEX));
-    bytes.bytes[bytes.size - 1] = 0;
-    while ((at = strstr((char *)bytes.bytes, FIRST)) != NULL)
+    const file_bytes index = file_read(folder_named(INDEX));
+    index.bytes[index.size - 1] = 0;
+    while ((at = strstr((char *)index.bytes, FIRST)) != NULL)
         memcpy(at, FUZZED, strlen(FUZZED));
-    write_bytes(folder_named("shard.json"), bytes.bytes, bytes.size - 1);
-    free(bytes.bytes);
+    write_bytes(folder_named("shard.json"), index.bytes, index.size - 1);
+    free(index.bytes);
 }
 
-size_t first_inputs(file_bytes *inputs, size_t most)
+static void add_file(const char *path)
 {
-    static const char *const of_set[] = {INDEX, FIRST};
-    size_t count = 0;
-    for (; sources[count] && count < most; count++)
-        inputs[count] = read_whole(source_path(sources[count]));
-    for (size_t i = 0;
-         i < sizeof beside_texts / sizeof *beside_texts && count < most;
-         i++, count++) {
-        const size_t size = strlen(beside_texts[i]);
-        inputs[count] = (file_bytes){malloc(size), size};
-        memcpy(inputs[count].bytes, beside_texts[i], size);
-    }
+    const file_bytes file = file_read(path);
+    add_input(file.bytes, file.size);
+    free(file.bytes);
+}
+
+void add_first_inputs(void)
+{
     make_set();
-    for (size_t i = 0; i < 2 && count < most; i++)
-        inputs[count++] = read_whole(folder_named(of_set[i]));
-    return count;
+    for (size_t i = 0; sources[i]; i++)
+        add_file(source_path(sources[i]));
+    for (size_t i = 0; i < sizeof beside_texts / sizeof *beside_texts; i++)
+        add_text(beside_texts[i]);
+    add_file(folder_named(INDEX));
+    add_file(folder_named(FIRST));
 }
 
 /* ---- One input ---- */
@@ -116,13 +101,10 @@ static void read_beside(const uint8_t *data, size_t size)
         wa_swin_file *file = &files[i / 2];
         wa_swin_beside beside;
         if (!file->names) { /* once for all */
-            wa_safetensors *tensors;
-            EXPECT(wa_safetensors_open(source_path(models[i / 2]), &tensors) ==
-                           0 &&
-                       wa_swin_names_of(tensors, &file->names,
-                                        &file->prefix) == 0,
+            file->tensors = tensors_of(models[i / 2]);
+            EXPECT(wa_swin_names_of(file->tensors, &file->names,
+                                    &file->prefix) == 0,
                    winattn_last_reason());
-            file->tensors = tensors;
             wa_swin_infer(file, &configs[i / 2]);
         }
         wa_forget_failure();
@@ -155,14 +137,13 @@ static void open_set(const uint8_t *data, size_t size)
 {
     const bool is_index = size && data[0] == '{';
     winattn_swin_weights *w;
-    make_set();
     write_bytes(folder_named(is_index ? "index.json" : FUZZED), data, size);
     const winattn_status status = winattn_swin_weights_open(
         folder_named(is_index ? "index.json" : "shard.json"), NULL, &w);
     check_weights(status, w);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     /* some files do not say their windows; timm_v1's last one is smaller */
     static const winattn_swin_config config = {
@@ -172,5 +153,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     read_file(data, size, &config);
     read_beside(data, size);
     open_set(data, size);
-    return 0;
 }

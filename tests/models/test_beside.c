@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/os.h"
 #include "base/text.h"
 #include "files.h"
 #include "kit/scratch.h"
@@ -167,8 +166,6 @@ typedef struct source {
 static source source_of(const char *name)
 {
     char path[4096];
-    unsigned char *bytes;
-    size_t size;
     wa_safetensors *tensors = tensors_of(name);
     source s = {.file.tensors = tensors};
     assert_status(wa_swin_names_of(tensors, &s.file.names, &s.file.prefix), 0,
@@ -176,10 +173,10 @@ static source source_of(const char *name)
     wa_swin_infer(&s.file, &s.config);
     snprintf(path, sizeof path, "%s/sources/%s/config.json", GOLDEN_FOLDER,
              name);
-    assert_int_equal(wa_file_read(path, 1 << 20, &bytes, &size), WA_FILE_READ);
-    s.beside = cJSON_ParseWithLength((const char *)bytes, size);
+    const file_bytes text = file_read(path);
+    s.beside = cJSON_ParseWithLength((const char *)text.bytes, text.size);
     assert_non_null(s.beside);
-    free(bytes);
+    free(text.bytes);
     return s;
 }
 
@@ -202,7 +199,7 @@ static winattn_status parse(const source *s, wa_swin_beside *beside)
     return status;
 }
 
-/* Of the source with these pictures. */
+/* Parses the source with these pictures. */
 static winattn_status parse_pictures(source *s, const char *pictures,
                                      wa_swin_beside *beside)
 {
@@ -364,7 +361,7 @@ static void write_config(const char *text)
     write_bytes(folder_named("config.json"), text, strlen(text));
 }
 
-/* Of all stages, along both axes, as the weights of `config` have them. */
+/* Weights of `config` have these for the stages, along both axes. */
 static void assert_windows(const wa_swin_config *config,
                            const cl_uint *windows, const cl_uint *positions)
 {

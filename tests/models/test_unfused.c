@@ -18,7 +18,7 @@
 static const double most[] = {
     [WINATTN_FP32] = 2e-5, [WINATTN_FP16] = 1e-2, [WINATTN_BF16] = 8e-2};
 
-/* Of pictures [batch][channels][height][width]: logits of both. */
+/* Compares logits of both, of pictures [batch][channels][height][width]. */
 static void check_model(const winattn_swin_weights *weights,
                         winattn_dtype dtype, const uint64_t extent[4],
                         const double *pictures)

@@ -2,22 +2,38 @@
  * Runs a driver on its first inputs, changed at random.
  *
  *   fuzz_NAME ROUNDS SEED [FIRST]   from round FIRST on, 0; a round that ends
- *                                   the program is printed
- *   fuzz_NAME --write FOLDER        first inputs for libFuzzer */
+ *                                   the program is printed */
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "fuzz.h"
 
-#define MOST_INPUTS 32
+#define MOST_INPUTS 64
 #define MOST_CHANGES 3
 #define HEAD 4096 /* where files say what they have */
 
+typedef struct input {
+    unsigned char *bytes;
+    size_t size;
+} input;
+
+static input inputs[MOST_INPUTS];
+static size_t input_count;
 static unsigned long round_now;
 static const char *seed_text = "";
+
+void add_input(const void *bytes, size_t size)
+{
+    EXPECT(input_count < MOST_INPUTS, "inputs");
+    input *made = &inputs[input_count++];
+    *made = (input){malloc(size + 1), size};
+    memcpy(made->bytes, bytes, size);
+}
+
+void add_text(const char *text) { add_input(text, strlen(text)); }
 
 static uint64_t draw(uint64_t *state)
 {
@@ -35,7 +51,7 @@ static void on_abort(int signal_number)
 /* ---- Changes ---- */
 
 /* Takes `count` bytes out, or doubles them. */
-static void move_bytes(file_bytes *f, size_t at, size_t count, bool doubles)
+static void move_bytes(input *f, size_t at, size_t count, bool doubles)
 {
     if (count > f->size - at)
         count = f->size - at;
@@ -49,9 +65,18 @@ static void move_bytes(file_bytes *f, size_t at, size_t count, bool doubles)
     f->size += count;
 }
 
+/* Puts what another input has from a place on there, to its end. */
+static void join(input *f, size_t at, uint64_t *state)
+{
+    const input *other = &inputs[draw(state) % input_count];
+    const size_t from = (size_t)draw(state) % (other->size + 1);
+    f->size = at + other->size - from;
+    f->bytes = realloc(f->bytes, f->size + 1);
+    memcpy(f->bytes + at, other->bytes + from, other->size - from);
+}
+
 /* The next digit from there on becomes another one of `to`. */
-static void change_digit(file_bytes *f, size_t at, const char *to,
-                         uint64_t *state)
+static void change_digit(input *f, size_t at, const char *to, uint64_t *state)
 {
     while (at < f->size && (f->bytes[at] < '0' || f->bytes[at] > '9'))
         at++;
@@ -59,7 +84,7 @@ static void change_digit(file_bytes *f, size_t at, const char *to,
         f->bytes[at] = (unsigned char)to[draw(state) % strlen(to)];
 }
 
-static void change(file_bytes *f, uint64_t *state)
+static void change(input *f, uint64_t *state)
 {
     static const unsigned char extremes[] = {0, 1, 0x7f, 0x80, 0xff};
     if (f->size == 0)
@@ -86,13 +111,16 @@ static void change(file_bytes *f, uint64_t *state)
     case 5:
         change_digit(f, at, "-.eE[]{}\",: ", state);
         break;
+    case 6:
+        join(f, at, state);
+        break;
     default:
         change_digit(f, at, "0123456789", state);
     }
 }
 
 /* A header of another length is still one, where the file says so. */
-static void mend_length(file_bytes *f, size_t before)
+static void mend_length(input *f, size_t before)
 {
     uint64_t length = 0;
     if (f->size < 9 || f->bytes[8] != '{')
@@ -104,9 +132,9 @@ static void mend_length(file_bytes *f, size_t before)
         f->bytes[i] = (unsigned char)(length >> (8 * i));
 }
 
-static void run_round(const file_bytes *from, uint64_t *state)
+static void run_round(const input *from, uint64_t *state)
 {
-    file_bytes f = {malloc(from->size + 1), from->size};
+    input f = {malloc(from->size + 1), from->size};
     memcpy(f.bytes, from->bytes, from->size);
     const uint64_t changes = 1 + draw(state) % MOST_CHANGES;
     for (uint64_t i = 0; i < changes; i++)
@@ -117,66 +145,33 @@ static void run_round(const file_bytes *from, uint64_t *state)
      * behind it */
     unsigned char *exact = malloc(f.size ? f.size : 1);
     memcpy(exact, f.bytes, f.size);
-    LLVMFuzzerTestOneInput(exact, f.size);
+    fuzz_one(exact, f.size);
     free(exact);
     free(f.bytes);
 }
 
-/* ---- The program ---- */
-
-static int write_all(const char *folder, const file_bytes *inputs,
-                     size_t count)
+int main(int argc, char **argv)
 {
-    mkdir(folder, 0700);
-    for (size_t i = 0; i < count; i++) {
-        char path[2048];
-        snprintf(path, sizeof path, "%s/%zu", folder, i);
-        FILE *file = fopen(path, "wb");
-        if (!file ||
-            fwrite(inputs[i].bytes, 1, inputs[i].size, file) !=
-                inputs[i].size ||
-            fclose(file) != 0) {
-            perror(path);
-            return 1;
-        }
+    if (argc < 3) {
+        fprintf(stderr, "usage: %s ROUNDS SEED [FIRST]\n", argv[0]);
+        return 2;
     }
-    return 0;
-}
-
-static void run(const file_bytes *inputs, size_t count, unsigned long rounds,
-                unsigned long first)
-{
+    const unsigned long rounds = strtoul(argv[1], NULL, 10);
+    const unsigned long first = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
+    seed_text = argv[2];
     const uint64_t seed = strtoull(seed_text, NULL, 10);
-    for (size_t i = 0; i < count; i++)
-        LLVMFuzzerTestOneInput(inputs[i].bytes, inputs[i].size);
+    signal(SIGABRT, on_abort);
+    add_first_inputs();
+    for (size_t i = 0; i < input_count; i++)
+        fuzz_one(inputs[i].bytes, inputs[i].size);
     for (unsigned long i = first; i < first + rounds; i++) {
         uint64_t state = (seed << 32) + i;
         draw(&state);
         round_now = i;
-        run_round(&inputs[draw(&state) % count], &state);
+        run_round(&inputs[draw(&state) % input_count], &state);
     }
     printf("%lu rounds of seed %s\n", rounds, seed_text);
-}
-
-int main(int argc, char **argv)
-{
-    file_bytes inputs[MOST_INPUTS];
-    int status = 0;
-    if (argc < 3) {
-        fprintf(stderr, "usage: %s ROUNDS SEED [FIRST] | --write FOLDER\n",
-                argv[0]);
-        return 2;
-    }
-    signal(SIGABRT, on_abort);
-    const size_t count = first_inputs(inputs, MOST_INPUTS);
-    if (strcmp(argv[1], "--write") == 0) {
-        status = write_all(argv[2], inputs, count);
-    } else {
-        seed_text = argv[2];
-        run(inputs, count, strtoul(argv[1], NULL, 10),
-            argc > 3 ? strtoul(argv[3], NULL, 10) : 0);
-    }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < input_count; i++)
         free(inputs[i].bytes);
-    return status;
+    return 0;
 }

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the drivers for libFuzzer share. A driver ends the program where
- * something is wrong, and libFuzzer then keeps the input in a file:
- *
- *   fuzz_NAME FILE                runs that input again
- *   fuzz_NAME FOLDER -runs=1000   goes on from the inputs in a folder
- *   make_seeds FOLDER             makes first inputs, in FOLDER/NAME */
-#ifndef CAMPAIGN_LIBFUZZER_H
-#define CAMPAIGN_LIBFUZZER_H
+ * Inputs of others, at random: a driver says what it starts from and what it
+ * does with one; mutate.c, which has the program's main, changes them. A
+ * driver ends the program where something is wrong. */
+#ifndef CAMPAIGN_FUZZ_H
+#define CAMPAIGN_FUZZ_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* Adds a first input, which is right and small. */
+void add_input(const void *bytes, size_t size);
+void add_text(const char *text);
+
+void add_first_inputs(void);
+void fuzz_one(const uint8_t *data, size_t size);
 
 /* The stand-in remembers what it has read of sources in between. */
 #define FORGET_RUNS 64
