@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "kit/scratch.h"
+#include "models/swin_file.h"
 
 #define HEADER_SIZE 65536
 
@@ -189,6 +190,18 @@ wa_safetensors *tensors_of(const char *source)
     wa_safetensors *file;
     assert_status(wa_safetensors_open(source_path(source), &file), 0, "");
     return file;
+}
+
+winattn_status read_edited(const char *source, edit_tensor *edit, void *data,
+                           const wa_swin_config *config, wa_swin_weights **w)
+{
+    wa_safetensors *file = tensors_of(source);
+    const file_bytes made = file_edited(file, edit, data);
+    const winattn_status status =
+        wa_swin_weights_read(made.bytes, made.size, config, w);
+    wa_safetensors_close(file);
+    free(made.bytes);
+    return status;
 }
 
 void assert_tensor(const wa_safetensors *file, const char *name,

@@ -55,6 +55,11 @@ typedef void edit_tensor(file_edit *tensor, void *data);
 file_bytes file_edited(const wa_safetensors *file, edit_tensor *edit,
                        void *data);
 
+/* What reading the edited tensors of a source says; config: NULL, or that of
+ * the source (source_config) and more. */
+winattn_status read_edited(const char *source, edit_tensor *edit, void *data,
+                           const wa_swin_config *config, wa_swin_weights **w);
+
 /* Splits the file as transformers does: writes
  * model-00001-of-0000N.safetensors and so on, with an n-th of its tensors
  * each, and model.safetensors.index.json.

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "files.h"
-#include "models/swin_file.h"
 
 typedef struct renaming {
     const char *from, *to;
@@ -34,11 +33,9 @@ static void assert_renamed(const char *model, const renaming *renamings,
 {
     wa_swin_weights *again;
     const wa_swin_config config = source_config(model);
-    wa_safetensors *file = tensors_of(model);
     wa_swin_weights *w = opened(model);
-    const file_bytes made =
-        file_edited(file, rename_all, (void *)(uintptr_t)renamings);
-    assert_status(wa_swin_weights_read(made.bytes, made.size, &config, &again),
+    assert_status(read_edited(model, rename_all, (void *)(uintptr_t)renamings,
+                              &config, &again),
                   0, "");
     if (!strstr(again->origin, origin))
         fail_msg("%s is not %s", again->origin, origin);
@@ -46,8 +43,6 @@ static void assert_renamed(const char *model, const renaming *renamings,
                         (size_t)w->count * sizeof(float));
     winattn_swin_weights_destroy(again);
     winattn_swin_weights_destroy(w);
-    wa_safetensors_close(file);
-    free(made.bytes);
 }
 
 /* Names behind what wrappers put before them. */
@@ -86,21 +81,18 @@ static void test_part(void **state)
         const char *name, *culprit;
     } rows[] = {{"neck.bias", ""},
                 {"x.patch_embed.proj.weight", "several models"}};
+    const wa_swin_config config = source_config("timm_v1");
     (void)state;
-    wa_safetensors *file = tensors_of("timm_v1");
     for (size_t i = 0; i < 2; i++) {
         wa_swin_weights *w;
-        const wa_swin_config config = source_config("timm_v1");
-        const file_bytes made =
-            file_edited(file, wrap_and_add, (void *)(uintptr_t)rows[i].name);
-        assert_status(wa_swin_weights_read(made.bytes, made.size, &config, &w),
+        assert_status(read_edited("timm_v1", wrap_and_add,
+                                  (void *)(uintptr_t)rows[i].name, &config,
+                                  &w),
                       i == 0 ? 0 : WINATTN_INVALID_FILE, rows[i].culprit);
         if (w && !strstr(w->origin, "without 2 tensors of other parts"))
             fail_msg("%s", w->origin);
         winattn_swin_weights_destroy(w);
-        free(made.bytes);
     }
-    wa_safetensors_close(file);
 }
 
 static void without_biases(file_edit *tensor, void *data)
@@ -124,17 +116,14 @@ static void test_no_qkv_bias(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         wa_swin_weights *w;
         const wa_swin_config config = source_config(rows[i].model);
-        wa_safetensors *file = tensors_of(rows[i].model);
-        const file_bytes made =
-            file_edited(file, without_biases, (void *)(uintptr_t)rows[i].ends);
-        assert_status(wa_swin_weights_read(made.bytes, made.size, &config, &w),
+        assert_status(read_edited(rows[i].model, without_biases,
+                                  (void *)(uintptr_t)rows[i].ends, &config,
+                                  &w),
                       0, "");
         for (uint32_t j = 0; j < w->config.stages; j++)
             assert_zeros(w->stages[j].blocks[0].qkv_bias,
                          3 * wa_swin_channels(&w->config, j));
         winattn_swin_weights_destroy(w);
-        wa_safetensors_close(file);
-        free(made.bytes);
     }
 }
 
@@ -154,8 +143,7 @@ static void test_features_only(void **state)
     (void)state;
     const wa_swin_config config = source_config("timm_v1");
     wa_safetensors *file = tensors_of("timm_v1");
-    const file_bytes made = file_edited(file, features_only, NULL);
-    assert_status(wa_swin_weights_read(made.bytes, made.size, &config, &w), 0,
+    assert_status(read_edited("timm_v1", features_only, NULL, &config, &w), 0,
                   "");
     assert_true(w->config.no_norm && w->config.classes == 0);
     assert_null(w->norm_weight);
@@ -164,7 +152,6 @@ static void test_features_only(void **state)
                   w->stages[1].merge_weight);
     winattn_swin_weights_destroy(w);
     wa_safetensors_close(file);
-    free(made.bytes);
 }
 
 static void test_transformers_modules(void **state)
