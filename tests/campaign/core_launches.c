@@ -17,11 +17,6 @@ typedef struct progress {
     wide next, end;
 } progress;
 
-static bool starts_with(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
 static cl_ulong option(const char *options, const char *name,
                        cl_ulong otherwise)
 {
@@ -87,8 +82,8 @@ const char *core_launches_fault(const level_desc *desc, bool is_cut)
         /* that kernels number in 32 bits */
         if (launches[i].global / launches[i].local > UINT32_MAX)
             return "more work-groups than kernels can number";
-        if (!starts_with(launches[i].kernel, "forward_") &&
-            !starts_with(launches[i].kernel, "backward_"))
+        if (!text_starts(launches[i].kernel, "forward_") &&
+            !text_starts(launches[i].kernel, "backward_"))
             continue;
         const char *fault = take(all, &kernels, windows, &launches[i]);
         if (fault)

@@ -5,6 +5,7 @@
 
 #include "fuzz.h"
 #include "kit/devices.h"
+#include "levels.h"
 #include "plan/tuning.h"
 #include "standin.h"
 
@@ -20,40 +21,9 @@ void add_first_inputs(void)
         add_text(wa_built_in_rows[i]);
 }
 
-/* All tensors of the problems below. */
-static void call(winattn_plan *plan, cl_context context, cl_device_id id)
-{
-    const cl_command_queue queue = standin_queue(context, id, true);
-    const winattn_tensor at = {
-        standin_buffer(context, CL_MEM_READ_WRITE, (size_t)1 << 40), 0};
-    const winattn_forward forward = {.struct_size = sizeof forward,
-                                     .q = at,
-                                     .k = at,
-                                     .v = at,
-                                     .bias = at,
-                                     .o = at,
-                                     .workspace = at};
-    const winattn_backward backward = {.struct_size = sizeof backward,
-                                       .q = at,
-                                       .k = at,
-                                       .v = at,
-                                       .bias = at,
-                                       .d_o = at,
-                                       .dq = at,
-                                       .dk = at,
-                                       .dv = at,
-                                       .dbias = at,
-                                       .workspace = at};
-    EXPECT(winattn_enqueue_forward(plan, queue, &forward, 0, NULL, NULL) == 0,
-           winattn_last_reason());
-    EXPECT(winattn_enqueue_backward(plan, queue, &backward, 0, NULL, NULL) ==
-               0,
-           winattn_last_reason());
-    clReleaseMemObject(at.buffer);
-    clReleaseCommandQueue(queue);
-}
+void report(const char *what, const char *detail) { EXPECT(!what, detail); }
 
-/* One of four, since plans take longer than texts. */
+/* One of four, since plans take longer than texts; calls of both passes. */
 static void make_plan(unsigned which)
 {
     static const char *const names[] = {"H200", "gfx1100 (RX 7900 XTX)"};
@@ -61,22 +31,39 @@ static void make_plan(unsigned which)
     const cl_device_id id =
         standin_device(made_up_device(names[which / 2 % 2]));
     const cl_context context = standin_context(1, &id);
-    const winattn_desc desc = {.struct_size = sizeof desc,
-                               .variant =
-                                   is_half ? WINATTN_COSINE : WINATTN_DOT,
-                               .dtype = is_half ? WINATTN_FP16 : WINATTN_FP32,
-                               .windows = 5,
-                               .heads = 2,
-                               .queries = 49,
-                               .keys = 49,
-                               .head_dim = 32,
-                               .bias = WINATTN_BIAS_FULL,
-                               .passes = 3};
-    winattn_plan *plan;
-    EXPECT(winattn_plan_create(context, id, &desc, &plan) == 0,
+    const cl_command_queue queue = standin_queue(context, id, true);
+    const cl_mem memory =
+        standin_buffer(context, CL_MEM_READ_WRITE, (size_t)1 << 40);
+    const level_desc desc = {
+        .of = levels,
+        .u.core = {.struct_size = sizeof desc.u.core,
+                   .variant = is_half ? WINATTN_COSINE : WINATTN_DOT,
+                   .dtype = is_half ? WINATTN_FP16 : WINATTN_FP32,
+                   .windows = 5,
+                   .heads = 2,
+                   .queries = 49,
+                   .keys = 49,
+                   .head_dim = 32,
+                   .bias = WINATTN_BIAS_FULL,
+                   .passes = 3}};
+    random_state r = random_seeded(which);
+    void *plan;
+    EXPECT(levels->create(&desc, &desc.u.core, context, id, &plan) == 0,
            winattn_last_reason());
-    call(plan, context, id);
-    winattn_plan_destroy(plan);
+    for (size_t i = 0; i < levels->kind_count; i++) {
+        const call_kind *kind = &levels->kinds[i];
+        level_call call;
+        memset(&call, 0, sizeof call);
+        level_give_tensors(&r, &desc, kind, memory, &call);
+        standin_forget();
+        EXPECT(kind->enqueue(plan, queue, call.bytes, 0, NULL, NULL) == 0,
+               winattn_last_reason());
+        const char *fault = kind->fault(&desc, &call, false);
+        EXPECT(!fault, fault);
+    }
+    levels->destroy(plan);
+    clReleaseMemObject(memory);
+    clReleaseCommandQueue(queue);
     clReleaseContext(context);
 }
 

@@ -34,6 +34,11 @@ cl_ulong special_number(random_state *r)
     return power + (cl_ulong)random_int(r, -1, 1);
 }
 
+bool text_starts(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
 /* ---- Fields ---- */
 
 static cl_ulong value_of(const field *f, const void *from)

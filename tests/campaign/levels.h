@@ -27,6 +27,8 @@ cl_uint below(random_state *r, cl_uint count); /* 0 to count - 1 */
 /* A number that programs get wrong: a power of two, its neighbours, ... */
 cl_ulong special_number(random_state *r);
 
+bool text_starts(const char *text, const char *start);
+
 /* ---- Fields of structs ---- */
 
 typedef struct field {

@@ -29,11 +29,6 @@ typedef struct progress {
     cl_ulong o;
 } progress;
 
-static bool starts_with(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
 static cl_ulong option(const standin_launch *l, const char *name)
 {
     const char *at = strstr(l->options, name);
@@ -143,7 +138,7 @@ static const char *take_rows(const standin_launch *l, const linear_args *a,
         a->first_row != p->next)
         return "a launch that does not go on where the last one ended";
     const wide lines = groups / groups_of_rows;
-    if (starts_with(l->kernel, "linear_resident_")) {
+    if (text_starts(l->kernel, "linear_resident_")) {
         /* each takes one block after the other, as far as there are rows */
         if (lines == 0 || (lines - 1) * block_rows >= p->rows)
             return "work-groups without rows";
@@ -242,7 +237,7 @@ static const char *norm_fault(const standin_launch *l)
 {
     norm_args a;
     memcpy(&a, l->arguments[0].bytes, sizeof a);
-    const bool pools = starts_with(l->kernel, "pool_rows");
+    const bool pools = text_starts(l->kernel, "pool_rows");
     const bool adds = option(l, "-DADDS=") != 0;
     const bool merges = option(l, "-DNEIGHBOURS=") != 0;
     const cl_uint size = element_bytes(l), at = pools ? 2 : 3;
@@ -317,9 +312,9 @@ static const char *launch_fault(const standin_launch *l, progress *p)
     /* that kernels number in 32 bits */
     if (l->global / l->local > UINT32_MAX)
         return "more work-groups than kernels can number";
-    if (starts_with(name, "forward_"))
+    if (text_starts(name, "forward_"))
         return attention_fault(l, p);
-    if (starts_with(name, "linear_"))
+    if (text_starts(name, "linear_"))
         return linear_fault(l, p);
     if (strcmp(name, "norm_rows") == 0 || strcmp(name, "pool_rows") == 0)
         return norm_fault(l);
