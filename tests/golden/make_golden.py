@@ -14,8 +14,9 @@ import sys
 import numpy
 import torch
 import torch.nn.functional as F
-import torchvision
 from torchvision.models.swin_transformer import shifted_window_attention
+
+from common import write_versions
 
 out = pathlib.Path(sys.argv[1])
 out.mkdir(parents=True, exist_ok=True)
@@ -155,6 +156,4 @@ CASES = (
 )
 for make, case, *arguments in CASES:
     make(case, *arguments)
-(out / "versions.txt").write_text(
-    f"torch {torch.__version__}\ntorchvision {torchvision.__version__}\n"
-    f"numpy {numpy.__version__}\n")
+write_versions(out / "versions.txt", ("torch", "torchvision", "numpy"))

@@ -22,7 +22,6 @@ it divides by 1e-6 in fp16.
 """
 import copy
 import functools
-import importlib.metadata
 import pathlib
 import sys
 
@@ -34,18 +33,12 @@ from torchvision import transforms
 from torchvision.models.swin_transformer import (PatchMerging, SwinTransformer,
                                                  SwinTransformerBlock)
 
+from common import held_by_all, write_versions
+
 PACKAGES = ("torch", "torchvision", "timm", "transformers", "safetensors",
             "numpy")
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
 SIZE, CLASSES = (38, 51), 64
-
-
-def held_by_all(x):
-    """x rounded to numbers that bf16 and fp16 have in common."""
-    x = x.detach().to(torch.bfloat16).double()
-    x[x.abs() < 2.0 ** -14] = 0
-    assert torch.equal(x.half().double(), x)
-    return x
 
 
 def draw(name, shape, gain=1.3):
@@ -113,15 +106,6 @@ def picture_lines(model, picture):
                    zip(best.values.tolist(), best.indices.tolist()))
 
 
-def write_versions(path):
-    """What the vectors were made with."""
-    with open(path, "w", encoding="ascii") as versions:
-        versions.write("python " + sys.version.split()[0] + "\n")
-        for package in PACKAGES:
-            versions.write(f"{package} "
-                           f"{importlib.metadata.version(package)}\n")
-
-
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +121,7 @@ def main():
         safetensors.torch.save(model.state_dict()))
     (folder / "torchvision_v1_picture.txt").write_text(
         picture_lines(model, folder.parent / "pictures" / "colour.png"))
-    write_versions(folder.parent / "versions_models.txt")
+    write_versions(folder.parent / "versions_models.txt", PACKAGES)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ projections only copy, and what its other heads do (nothing: their q, k and v
 are 0) is left out. Layers around the attention are replaced by ones that do
 nothing.
 """
-import importlib.metadata
 import math
 import pathlib
 import sys
@@ -42,16 +41,10 @@ from transformers import SwinConfig, Swinv2Config
 from transformers.models.swin.modeling_swin import SwinLayer
 from transformers.models.swinv2.modeling_swinv2 import Swinv2Layer
 
+from common import held_by_all, write_versions
+
 PACKAGES = ("torch", "torchvision", "timm", "monai", "transformers",
             "spandrel", "microsoft-aurora", "numpy")
-
-
-def held_by_all(x):
-    """x rounded to numbers that bf16 and fp16 have in common."""
-    x = x.detach().to(torch.bfloat16).double()
-    x[x.abs() < 2.0 ** -14] = 0
-    assert torch.equal(x.half().double(), x)
-    return x
 
 
 class Keep(nn.Module):
@@ -423,5 +416,4 @@ out.mkdir(parents=True, exist_ok=True)
 for make, data, *arguments in CASES:
     if len(sys.argv) < 3 or data["name"] in sys.argv[2:]:
         make(Case(**data), *arguments)
-(out.parent / "versions_modules.txt").write_text("".join(
-    f"{name} {importlib.metadata.version(name)}\n" for name in PACKAGES))
+write_versions(out.parent / "versions_modules.txt", PACKAGES)

@@ -14,7 +14,6 @@ were made with the versions named in the file beside this script.
     fit_N_normal.npy               the same, with mean and deviation of
                                    ImageNet, fp32 [3, height, width]
 """
-import importlib.metadata
 import io
 import pathlib
 import struct
@@ -26,6 +25,8 @@ import torch
 from PIL import Image, ImageOps
 from torchvision import transforms
 from torchvision.transforms import InterpolationMode
+
+from common import write_versions
 
 PACKAGES = ("torch", "torchvision", "pillow", "numpy")
 HEIGHT, WIDTH = 45, 61
@@ -170,12 +171,7 @@ def main():
                 transforms.Normalize((0.485, 0.456, 0.406),
                                      (0.229, 0.224, 0.225))])(fit)
             numpy.save(folder / f"fit_{i}_normal.npy", normal.numpy())
-    with open(folder.parent / "versions_pictures.txt", "w",
-              encoding="ascii") as versions:
-        versions.write("python " + sys.version.split()[0] + "\n")
-        for package in PACKAGES:
-            versions.write(f"{package} "
-                           f"{importlib.metadata.version(package)}\n")
+    write_versions(folder.parent / "versions_pictures.txt", PACKAGES)
 
 
 main()

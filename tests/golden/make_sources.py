@@ -40,8 +40,8 @@ from torchvision.models.swin_transformer import (PatchMerging, PatchMergingV2,
 from transformers import (SwinConfig, SwinForImageClassification,
                           Swinv2Config, Swinv2ForImageClassification)
 
-from make_models import (TYPES, draw, error, held_by_all, run,
-                         write_versions)
+from common import held_by_all, write_versions
+from make_models import PACKAGES, TYPES, draw, error, run
 
 CLASSES = 32
 CHANNELS, DEPTHS, HEADS, WINDOW, PATCH = 4, (2, 2, 2, 2), (1, 2, 2, 4), 4, 2
@@ -180,7 +180,7 @@ def main():
         if not sys.argv[3:] or name in sys.argv[3:]:
             model, stages = make_model()
             make(folder / name, name, model, stages, sizes, file_type)
-    write_versions(folder.parent / "versions_sources.txt")
+    write_versions(folder.parent / "versions_sources.txt", PACKAGES)
 
 
 if __name__ == "__main__":
