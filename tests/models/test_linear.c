@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Linear layers against fp64, on a tier or on a matrix unit; skipped where the
- * device has no such unit.
+ * device has no unit.
  *
  *   test_linear cpu|local|UNIT          every row of a table, in each type
  *   test_linear cpu|local|UNIT each     in one type, the next row in another
  *   test_linear cpu|local|UNIT few      every third row, in one type
  *   test_linear cpu|local|UNIT small    small ones in one type, for slow
  *                                       simulators */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kit/cases.h"
@@ -16,9 +14,9 @@
 #include "models/linear_shapes.h"
 #include "session/session.h"
 
-static winattn_tier tier;
-static const wa_matrix_unit *unit; /* of tier matrix */
-static const char *part = "all";
+static wa_session *session;
+static const wa_device *told;
+static const wa_matrix_unit *unit; /* NULL: of another tier than matrix */
 
 static const linear_case table[] = {
     /* one of everything, then odd numbers of all */
@@ -81,76 +79,98 @@ static wa_linear_shape shape_of(size_t i, bool keeps)
     return s;
 }
 
-static bool is_part(const char *name) { return strcmp(part, name) == 0; }
+/* While the session is held, layers take the unit, which is to be one that the
+ * device has. */
+static int hold_session(void **state)
+{
+    (void)state;
+    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
+                     WINATTN_SUCCESS);
+    told = wa_session_device(session);
+    unit = chosen.tier == WINATTN_TIER_MATRIX ? chosen.matrix_unit : NULL;
+    if (unit && !wa_matrix_unit_suits(unit, told))
+        return -1;
+    if (unit)
+        ((wa_device *)(size_t)told)->matrix_unit = unit;
+    return 0;
+}
 
-/* Of the types those that the tier has. */
+static int release_session(void **state)
+{
+    (void)state;
+    wa_session_release(session);
+    return 0;
+}
+
+/* Of the types those that the unit has. */
 static int first_dtype(void)
 {
     return unit && !unit->has_tf32 ? WINATTN_FP16 : WINATTN_FP32;
+}
+
+/* Where one type stands for all, the next row has another. */
+static int own_dtype(size_t i)
+{
+    return first_dtype() + (int)i % (WINATTN_BF16 + 1 - first_dtype());
+}
+
+static linear_case case_of(size_t i, int dtype)
+{
+    linear_case c = table[i];
+    c.tier = (winattn_tier)chosen.tier;
+    c.seed = (unsigned)i + 1;
+    c.dtype = (winattn_dtype)dtype;
+    c.allow_tf32 = unit && dtype == WINATTN_FP32;
+    return c;
+}
+
+static bool is_left_out(size_t i)
+{
+    const linear_case *c = &table[i];
+    return (part_is("few") && (i + (size_t)(unit - wa_matrix_units)) % 3) ||
+           (part_is("small") && c->rows * c->in * c->out > 40000);
 }
 
 /* Has the device the local memory for it? Tiles of 32 take more. */
 static bool fits(const linear_case *c, const wa_linear_shape *shape)
 {
     const wa_linear_problem p = linear_problem_of(c);
-    wa_session *session;
-    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
-                     WINATTN_SUCCESS);
-    const char *why =
-        wa_linear_check_shape(&p, wa_session_device(session), tier, shape);
-    wa_session_release(session);
+    const char *why = wa_linear_check_shape(&p, told, c->tier, shape);
     return !why || !strstr(why, "local memory");
 }
 
 static void each_row(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ROWS; i++) {
-        linear_case c = table[i];
-        c.tier = tier;
-        c.seed = (unsigned)i + 1;
-        if (is_part("few") && (i + (size_t)(unit - wa_matrix_units)) % 3 != 0)
-            continue;
-        if (is_part("small") && c.rows * c.in * c.out > 40000)
-            continue;
+    for (size_t i = 0; i < ROWS; i++)
         for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
-            const int own =
-                first_dtype() + (int)i % (WINATTN_BF16 + 1 - first_dtype());
-            if (!is_part("all") && dtype != own)
-                continue;
-            c.dtype = (winattn_dtype)dtype;
-            c.allow_tf32 = unit && dtype == WINATTN_FP32;
+            const linear_case c = case_of(i, dtype);
             const wa_linear_shape shape =
                 unit ? shape_of(i % SHAPES, false) : (wa_linear_shape){0};
+            if (is_left_out(i) || (!part_is("all") && dtype != own_dtype(i)))
+                continue;
             run_linear(&c, unit && fits(&c, &shape) ? &shape : NULL);
         }
-    }
 }
 
 /* Of a matrix unit, layers without a norm: each shape for some. */
 static void each_row_with_kept_weights(void **state)
 {
     (void)state;
-    for (size_t i = 0; unit && i < ROWS; i++) {
-        linear_case c = table[i];
-        c.tier = tier;
-        c.seed = (unsigned)i + 1;
-        if (linear_has(&c, NORM) ||
-            (is_part("few") && (i + (size_t)(unit - wa_matrix_units)) % 3) ||
-            (is_part("small") && c.rows * c.in * c.out > 40000))
-            continue;
-        for (size_t k = 0; k < KEPT; k++) {
+    for (size_t i = 0; unit && i < ROWS; i++)
+        for (size_t k = 0; k < KEPT && !is_left_out(i); k++) {
+            const linear_case c =
+                case_of(i, (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16);
             const wa_linear_shape shape = shape_of(k, true);
             const unsigned stages =
                 (c.in + shape.stage_dims - 1) / shape.stage_dims;
-            c.dtype = (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16;
-            if ((!is_part("all") && (i + k) % 3 != 0) || stages > 64 ||
+            if (linear_has(&c, NORM) ||
+                (!part_is("all") && (i + k) % 3 != 0) || stages > 64 ||
                 (linear_has(&c, RESIDUAL) && shape.stages - 1 >= 2 * stages) ||
                 !fits(&c, &shape))
                 continue;
             run_linear(&c, &shape);
         }
-    }
 }
 
 /* ---- Shapes that a row of the tuning table may name ---- */
@@ -168,10 +188,10 @@ static wa_linear_shape random_shape(random_state *r)
     wa_linear_shape s = {.block_rows = pick(r, sizes, 10),
                          .block_columns = pick(r, sizes, 10),
                          .stage_dims = pick(r, sizes, 10)};
-    if (tier == WINATTN_TIER_LOCAL) {
+    if (chosen.tier == WINATTN_TIER_LOCAL) {
         s.item_rows = pick(r, items, 4);
         s.item_columns = pick(r, items, 4);
-    } else if (tier == WINATTN_TIER_CPU) {
+    } else if (chosen.tier == WINATTN_TIER_CPU) {
         s.lanes = pick(r, items, 4);
         s.tile_rows = pick(r, sizes, 2) / pick(r, few, 4);
         s.tile_vecs = pick(r, few, 4);
@@ -190,77 +210,32 @@ static void random_shapes(void **state)
 {
     (void)state;
     random_state r = random_seeded(21);
-    wa_session *session;
-    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
-                     WINATTN_SUCCESS);
-    const wa_device *told = wa_session_device(session);
-    const size_t step = is_part("all") ? 1 : 4;
-    for (size_t i = 0; i < ROWS && !is_part("small"); i += step) {
-        linear_case c = table[i];
+    const size_t step = part_is("all") ? 1 : 4;
+    for (size_t i = 0; i < ROWS && !part_is("small"); i += step) {
+        const linear_case c = case_of(i, own_dtype(i));
+        const wa_linear_problem p = linear_problem_of(&c);
         wa_linear_shape shape;
         int tries = 0;
-        c.tier = tier;
-        c.seed = (unsigned)i + 1;
-        c.dtype = (winattn_dtype)(first_dtype() +
-                                  (int)i % (WINATTN_BF16 + 1 - first_dtype()));
-        c.allow_tf32 = unit && c.dtype == WINATTN_FP32;
-        const wa_linear_problem p = linear_problem_of(&c);
         do
             shape = random_shape(&r);
-        while (wa_linear_check_shape(&p, told, tier, &shape) &&
+        while (wa_linear_check_shape(&p, told, c.tier, &shape) &&
                ++tries < 1000000);
         assert_true(tries < 1000000);
         run_linear(&c, &shape);
     }
-    wa_session_release(session);
-}
-
-/* While the session is held, layers take this unit of those that the device
- * has; NULL: it is none of them. */
-static wa_session *session_with_unit(void)
-{
-    wa_session *session;
-    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
-                     WINATTN_SUCCESS);
-    wa_device *told = (wa_device *)(size_t)wa_session_device(session);
-    if (wa_matrix_unit_suits(unit, told)) {
-        told->matrix_unit = unit;
-        return session;
-    }
-    wa_session_release(session);
-    return NULL;
 }
 
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_row),
-        cmocka_unit_test(each_row_with_kept_weights),
-        cmocka_unit_test(random_shapes)};
-    const char *name = count > 1 ? arguments[1] : "cpu";
-    if (count > 2)
-        part = arguments[2];
-    tier = WINATTN_TIER_MATRIX;
-    unit = wa_matrix_unit_named(name);
-    if (strcmp(name, "cpu") == 0)
-        tier = WINATTN_TIER_CPU;
-    else if (strcmp(name, "local") == 0)
-        tier = WINATTN_TIER_LOCAL;
-    else if (!unit || (count > 2 && !is_part("each") && !is_part("few") &&
-                       !is_part("small"))) {
-        fprintf(stderr, "test_linear cpu|local|UNIT [each|few|small]\n");
-        return 2;
-    }
-    if (!runner_open())
-        return TEST_SKIPPED;
-    wa_session *session = unit ? session_with_unit() : NULL;
-    if (unit ? !session : tier == WINATTN_TIER_LOCAL && !keeps_barriers()) {
-        runner_close();
-        return TEST_SKIPPED;
-    }
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (session)
-        wa_session_release(session);
-    runner_close();
-    return failed;
+        cmocka_unit_test_setup_teardown(each_row, hold_session,
+                                        release_session),
+        cmocka_unit_test_setup_teardown(each_row_with_kept_weights,
+                                        hold_session, release_session),
+        cmocka_unit_test_setup_teardown(random_shapes, hold_session,
+                                        release_session)};
+    const test_group groups[] = {TEST_GROUP(NULL, tests)};
+    const test_program program = {
+        .words = {WORD_TARGET, WORD_PART}, .part = "all", TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
 }
