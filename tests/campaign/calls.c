@@ -53,23 +53,29 @@ static void give_buffer(random_state *r, argument_set *a, size_t i, wide size)
     a->at[i].buffer = a->own[i];
 }
 
-static void give_workspace(random_state *r, argument_set *a)
+/* Of the call as it is; how many bytes the plan says. */
+static size_t list_workspace(const argument_set *a, slot *made)
 {
-    const size_t i = a->slots.count++;
     size_t size = 0;
     bool is_sure = true;
     a->kind->workspace_size(a->site->desc, a->site->plan, &a->call, &size,
                             &is_sure);
-    const slot made = {.name = "workspace",
-                       .place = a->kind->workspace,
-                       .bytes = is_sure ? size : 0,
-                       .element_bytes = 16,
-                       .aligned = a->kind->workspace_aligned,
-                       .is_used = true,
-                       .is_optional = size == 0 || !is_sure,
-                       .is_read = true,
-                       .is_written = true};
-    a->slots.all[i] = made;
+    *made = (slot){.name = "workspace",
+                   .place = a->kind->workspace,
+                   .bytes = is_sure ? size : 0,
+                   .element_bytes = 16,
+                   .aligned = a->kind->workspace_aligned,
+                   .is_used = true,
+                   .is_optional = size == 0 || !is_sure,
+                   .is_read = true,
+                   .is_written = true};
+    return size;
+}
+
+static void give_workspace(random_state *r, argument_set *a)
+{
+    const size_t i = a->slots.count++;
+    const size_t size = list_workspace(a, &a->slots.all[i]);
     if (size != 0 || chance(r, 10))
         give_buffer(r, a, i, size);
 }
@@ -214,18 +220,12 @@ static void cut_struct(argument_set *a)
 static void list_again(random_state *r, argument_set *a)
 {
     slot_list slots = {.count = 0};
-    slot *workspace = &a->slots.all[a->slots.count - 1];
-    size_t size = 0;
-    bool is_sure = true;
     a->kind->list(r, a->site->desc, &a->call, &slots);
     for (size_t i = 0; i < slots.count; i++) {
         a->slots.all[i].bytes = slots.all[i].bytes;
         a->slots.all[i].is_read = slots.all[i].is_read;
     }
-    a->kind->workspace_size(a->site->desc, a->site->plan, &a->call, &size,
-                            &is_sure);
-    workspace->bytes = is_sure ? size : 0;
-    workspace->is_optional = size == 0 || !is_sure;
+    list_workspace(a, &a->slots.all[slots.count]);
 }
 
 /* ---- The call ---- */

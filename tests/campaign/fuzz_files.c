@@ -19,6 +19,7 @@
 
 #include "kit/cases.h"
 #include "kit/devices.h"
+#include "kit/scratch.h"
 #include "standin.h"
 
 #define PATH_SIZE 2048
@@ -125,35 +126,6 @@ static size_t read_whole(const char *path, unsigned char *bytes)
     return size;
 }
 
-static void write_whole(const char *path, const unsigned char *bytes,
-                        size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    if (!file || fwrite(bytes, 1, size, file) != size || fclose(file) != 0) {
-        perror(path);
-        exit(2);
-    }
-}
-
-/* Removes what is in the folder, whatever it is, and the folder. */
-static void remove_folder(void)
-{
-    char path[PATH_SIZE];
-    DIR *all = opendir(folder);
-    const struct dirent *item;
-    while (all && (item = readdir(all)) != NULL)
-        if (strcmp(item->d_name, ".") != 0 &&
-            strcmp(item->d_name, "..") != 0) {
-            path_in_folder(path, item->d_name);
-            if (unlink(path) != 0)
-                rmdir(path);
-        }
-    if (all)
-        closedir(all);
-    if (rmdir(folder) != 0)
-        unlink(folder);
-}
-
 /* Reads what is in the folder; returns how many files. */
 static size_t read_files(kept_file *all)
 {
@@ -175,10 +147,10 @@ static size_t read_files(kept_file *all)
 static void keep_files(void)
 {
     static char text[sizeof expected];
-    remove_folder();
+    remove_all(folder);
     describe_plan(OTHER_HEAD_DIM, text, sizeof text);
     other_count = read_files(other_files);
-    remove_folder();
+    remove_all(folder);
     check_plan("a new folder");
     file_count = read_files(files);
     if (file_count < 3)
@@ -194,7 +166,7 @@ static void check_file(const kept_file *file, const char *where)
         memcmp(now, file->bytes, file->size) != 0) {
         report("a file is not written anew:", where);
         unlink(file->path);
-        write_whole(file->path, file->bytes, file->size);
+        write_bytes(file->path, file->bytes, file->size);
     }
 }
 
@@ -208,7 +180,7 @@ static unsigned long flip_bits(const kept_file *file)
     for (size_t bit = 0; bit < file->size * 8; bit += every, done++) {
         memcpy(bad, file->bytes, file->size);
         bad[bit / 8] ^= (unsigned char)(1u << bit % 8);
-        write_whole(file->path, bad, file->size);
+        write_bytes(file->path, bad, file->size);
         snprintf(where, sizeof where, "bit %zu of %zu bytes", bit, file->size);
         check_plan(where);
         check_file(file, where);
@@ -221,7 +193,7 @@ static unsigned long cut_lengths(const kept_file *file)
     unsigned long done = 0;
     char where[96];
     for (size_t size = 0; size < file->size; size += every, done++) {
-        write_whole(file->path, file->bytes, size);
+        write_bytes(file->path, file->bytes, size);
         snprintf(where, sizeof where, "%zu of %zu bytes", size, file->size);
         check_plan(where);
         check_file(file, where);
@@ -234,44 +206,36 @@ static unsigned long cut_lengths(const kept_file *file)
 static void spoil_file(const kept_file *file, int how)
 {
     static unsigned char bytes[MOST_BYTES];
+    static const char *const targets[] = {"/dev/zero", "/nowhere/at/all"};
     unlink(file->path);
     switch (how) {
     case 0:
         memcpy(bytes, file->bytes, file->size);
         bytes[file->size] = 'x';
-        write_whole(file->path, bytes, file->size + 1);
+        write_bytes(file->path, bytes, file->size + 1);
         break;
     case 1:
-        memset(bytes, 0, file->size);
-        write_whole(file->path, bytes, file->size);
+    case 3:
+        memset(bytes, how == 1 ? 0 : 0xff, file->size);
+        write_bytes(file->path, bytes, file->size);
         break;
     case 2: /* a sound one of another program, of the same size */
         for (size_t i = 0; i < other_count; i++)
             if (other_files[i].size == file->size)
-                write_whole(file->path, other_files[i].bytes, file->size);
-        break;
-    case 3:
-        memset(bytes, 0xff, file->size);
-        write_whole(file->path, bytes, file->size);
+                write_bytes(file->path, other_files[i].bytes, file->size);
         break;
     case 4:
         if (mkfifo(file->path, 0600) != 0)
             perror("mkfifo");
         break;
     case 5:
-        if (symlink("/dev/zero", file->path) != 0)
-            perror("symlink");
-        break;
     case 6:
-        if (symlink("/nowhere/at/all", file->path) != 0)
-            perror("symlink");
-        break;
-    case 7:
-        if (symlink(file->path, file->path) != 0) /* a loop */
+    case 7: /* a loop */
+        if (symlink(how == 7 ? file->path : targets[how - 5], file->path) != 0)
             perror("symlink");
         break;
     default: /* larger than anything that is kept; takes no room */
-        write_whole(file->path, file->bytes, file->size);
+        write_bytes(file->path, file->bytes, file->size);
         if (truncate(file->path, (off_t)1 << 32) != 0)
             perror("truncate");
     }
@@ -348,10 +312,10 @@ static void spoil_files(random_state *r)
         }
         break;
     case 3:
-        remove_folder();
+        remove_all(folder);
         break;
     default: /* a file where the folder was */
-        remove_folder();
+        remove_all(folder);
         open_file = fopen(folder, "wb");
         if (open_file)
             fclose(open_file);
@@ -425,7 +389,7 @@ int main(int count, char **arguments)
            "findings %lu\n",
            file_count, flips, cuts, foreign, READERS, rounds, spoilt, plans,
            findings);
-    remove_folder();
+    remove_all(folder);
     standin_reset();
     return findings != 0;
 }
