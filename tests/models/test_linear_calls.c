@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What callers of linear layers may give and what they may not; which kernels
- * plans have, also on devices that are made up. */
+ * What callers of linear layers may give and what they may not. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kit/child.h"
-#include "kit/devices.h"
 #include "linear_case.h"
 #include "tensors.h"
 
@@ -300,79 +298,6 @@ static void plans_describe_themselves(void **state)
     tear(&p);
 }
 
-/* ---- Made-up devices ---- */
-
-static void check_planned(const wa_linear_problem *p, const wa_device *told)
-{
-    static const char *const types[] = {"fp32", "fp16", "bf16"};
-    char excluded[WA_TIERS][WA_REASON_SIZE];
-    wa_linear_layout layout;
-    memset(excluded, 0, sizeof excluded);
-    if (wa_linear_plan_make(p, told, excluded, &layout) != WINATTN_SUCCESS)
-        fail_msg("%s, %u -> %u: %s", told->name, p->in, p->out,
-                 winattn_last_reason());
-    const bool has_unit = told->matrix_unit && told->matrix_unit->proven &&
-                          p->dtype != WINATTN_FP32;
-    const winattn_tier wanted = told->is_cpu ? WINATTN_TIER_CPU
-                                : has_unit   ? WINATTN_TIER_MATRIX
-                                             : WINATTN_TIER_LOCAL;
-    if (layout.tier != wanted)
-        fail_msg("%s, %s: tier %s", told->name, types[p->dtype],
-                 wa_tier_name(layout.tier));
-    assert_string_equal(layout.kernel[WA_LINEAR_NORM].name,
-                        p->layer_norm ? "norm_rows" : "");
-    for (int i = 0; i < WA_LINEAR_KERNELS; i++) {
-        const wa_linear_kernel *k = &layout.kernel[i];
-        if (!k->name[0])
-            continue;
-        assert_true(k->work_group >= 1 && k->rows >= 1);
-        assert_true(k->work_group <= told->max_work_group || told->is_cpu);
-        assert_true(k->local_bytes <= told->local_bytes || told->is_cpu);
-        /* options that no text had to be cut for */
-        assert_true(strlen(k->defines) < sizeof k->defines - 2);
-        assert_int_equal(k->defines[strlen(k->defines) - 1], ' ');
-    }
-}
-
-static void every_device_has_a_plan(void **state)
-{
-    (void)state;
-    static const uint32_t sizes[] = {1, 7, 32, 96, 100, 288, 1536, 65536};
-    const size_t count = sizeof sizes / sizeof *sizes;
-    for (size_t d = 0; d < made_up_count; d++)
-        for (size_t i = 0; i < count * count * 3; i++) {
-            const wa_linear_problem p = {.dtype = (winattn_dtype)(i % 3),
-                                         .in = sizes[i / 3 % count],
-                                         .out = sizes[i / 3 / count],
-                                         .layer_norm = i % 2,
-                                         .build_options = ""};
-            if (made_up_devices[d].loop_limit == 0)
-                check_planned(&p, &made_up_devices[d]);
-        }
-}
-
-/* A unit that nobody has run is taken on demand only; TF32 by permission. */
-static void units_need_leave(void **state)
-{
-    (void)state;
-    const wa_device *amd = made_up_device("gfx1100 (RX 7900 XTX)");
-    const wa_device *nvidia = made_up_device("H200");
-    wa_linear_problem p = {
-        .dtype = WINATTN_FP16, .in = 96, .out = 96, .build_options = ""};
-    wa_linear_layout layout;
-    memset(&layout, 0, sizeof layout);
-    assert_false(wa_linear_plan_matrix(&p, amd, NULL, &layout));
-    p.tier = WINATTN_TIER_MATRIX;
-    assert_true(wa_linear_plan_matrix(&p, amd, NULL, &layout));
-    assert_string_equal(layout.kernel[WA_LINEAR_MANY].name,
-                        "linear_matrix_wmma11");
-    p.dtype = WINATTN_FP32;
-    assert_false(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
-    p.allow_tf32 = true;
-    assert_true(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
-    assert_false(wa_linear_plan_matrix(&p, amd, NULL, &layout));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,8 +308,6 @@ int main(void)
         cmocka_unit_test(children_are_refused),
         cmocka_unit_test(gelu_keeps_what_is_no_number),
         cmocka_unit_test(plans_describe_themselves),
-        cmocka_unit_test(every_device_has_a_plan),
-        cmocka_unit_test(units_need_leave),
     };
     if (!runner_open())
         return 77;

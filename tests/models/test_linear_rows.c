@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows of the tuning table and plans of linear layers: which shape a plan
- * takes, what it says of it, and that no shape that somebody writes into a row
- * leads to a kernel that is not legal, or to no plan. */
+ * Rows of the tuning table and plans of linear layers, also on devices that
+ * are made up: which kernels and which shape a plan takes, what it says of
+ * them, and that no shape that somebody writes into a row leads to a kernel
+ * that is not legal, or to no plan. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static wa_linear_layout layout_of(const wa_linear_problem *p,
     wa_linear_layout layout;
     memset(excluded, 0, sizeof excluded);
     if (wa_linear_plan_make(p, told, excluded, &layout) != WINATTN_SUCCESS)
-        fail_msg("%s: %s", told->name, winattn_last_reason());
+        fail_msg("%s, %u -> %u: %s", told->name, p->in, p->out,
+                 winattn_last_reason());
     return layout;
 }
 
@@ -157,11 +159,20 @@ static void rows_that_are_not_legal(void **state)
     load(NULL);
 }
 
-/* Of weights that stay: what their kernel does not compute. */
+/* The unit of an H200 has no such kernel, and why; NULL: it has. */
+static void assert_cannot(const wa_linear_problem *p, const wa_linear_shape *s,
+                          const char *culprit)
+{
+    const char *why = wa_linear_check_shape(p, made_up_device("H200"),
+                                            WINATTN_TIER_MATRIX, s);
+    if (culprit ? !why || !strstr(why, culprit) : why != NULL)
+        fail_msg("%s, not %s", why ? why : "nothing", culprit);
+}
+
+/* What the kernel of weights that stay does not compute. */
 static void weights_do_not_stay_everywhere(void **state)
 {
     (void)state;
-    const wa_device *h200 = made_up_device("H200");
     wa_linear_problem p = fc1;
     wa_linear_shape s = {.block_rows = 64,
                          .block_columns = 96,
@@ -172,44 +183,45 @@ static void weights_do_not_stay_everywhere(void **state)
                          .dim_waves = 1,
                          .keeps_weight = 1};
     p.in = 96;
-    assert_null(wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s));
+    assert_cannot(&p, &s, NULL);
     p.has_residual = true;
-    assert_null(wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s));
+    assert_cannot(&p, &s, NULL);
     s.stages = 3;
-    assert_non_null(
-        strstr(wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s),
-               "too early"));
+    assert_cannot(&p, &s, "too early");
     p.has_residual = false;
-    assert_null(wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s));
+    assert_cannot(&p, &s, NULL);
     p.layer_norm = true;
-    assert_non_null(strstr(
-        wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s), "norm"));
+    assert_cannot(&p, &s, "norm");
     p.layer_norm = false;
     p.in = 64 * 96 + 1;
-    assert_non_null(strstr(
-        wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s), "stages"));
+    assert_cannot(&p, &s, "stages");
     p.in = 96;
     p.dtype = WINATTN_FP32;
-    assert_non_null(strstr(
-        wa_linear_check_shape(&p, h200, WINATTN_TIER_MATRIX, &s), "fp16"));
+    assert_cannot(&p, &s, "fp16");
 }
 
-/* ---- Anything that somebody may write ---- */
+/* ---- All devices, and anything that somebody may write ---- */
 
-static void check_kernel(const wa_linear_problem *p, const wa_device *told,
-                         const wa_linear_layout *layout, const char *row)
+static void check_kernels(const wa_linear_problem *p, const wa_device *told,
+                          const wa_linear_layout *layout, const char *row)
 {
-    for (int i = WA_LINEAR_MANY; i <= WA_LINEAR_FEW; i++) {
+    assert_string_equal(layout->kernel[WA_LINEAR_NORM].name,
+                        p->layer_norm ? "norm_rows" : "");
+    for (int i = 0; i < WA_LINEAR_KERNELS; i++) {
         const wa_linear_kernel *k = &layout->kernel[i];
         if (!k->name[0])
             continue;
         const char *why =
-            wa_linear_check_shape(p, told, layout->tier, &k->shape);
+            i == WA_LINEAR_NORM
+                ? NULL
+                : wa_linear_check_shape(p, told, layout->tier, &k->shape);
         if (why)
             fail_msg("%s: %s", row, why);
-        assert_true(k->work_group >= 1 &&
-                    (told->is_cpu || k->work_group <= told->max_work_group));
-        assert_true(told->is_cpu || k->local_bytes <= told->local_bytes);
+        assert_true(k->work_group >= 1 && k->rows >= 1);
+        assert_true(k->work_group <= told->max_work_group || told->is_cpu);
+        assert_true(k->local_bytes <= told->local_bytes || told->is_cpu);
+        /* options that no text had to be cut for */
+        assert_true(strlen(k->defines) < sizeof k->defines - 2);
         assert_int_equal(k->defines[strlen(k->defines) - 1], ' ');
         assert_true(!k->shape.keeps_weight ||
                     (k->most_groups > 0 &&
@@ -217,6 +229,60 @@ static void check_kernel(const wa_linear_problem *p, const wa_device *told,
                                           p->out, k->shape.block_columns) ==
                          0));
     }
+}
+
+static void check_planned(const wa_linear_problem *p, const wa_device *told)
+{
+    static const char *const types[] = {"fp32", "fp16", "bf16"};
+    const wa_linear_layout layout = layout_of(p, told);
+    const bool has_unit = told->matrix_unit && told->matrix_unit->proven &&
+                          p->dtype != WINATTN_FP32;
+    const winattn_tier wanted = told->is_cpu ? WINATTN_TIER_CPU
+                                : has_unit   ? WINATTN_TIER_MATRIX
+                                             : WINATTN_TIER_LOCAL;
+    if (layout.tier != wanted)
+        fail_msg("%s, %s: tier %s", told->name, types[p->dtype],
+                 wa_tier_name(layout.tier));
+    check_kernels(p, told, &layout, told->name);
+}
+
+static void every_device_has_a_plan(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {1, 7, 32, 96, 100, 288, 1536, 65536};
+    const size_t count = sizeof sizes / sizeof *sizes;
+    for (size_t d = 0; d < made_up_count; d++)
+        for (size_t i = 0; i < count * count * 3; i++) {
+            const wa_linear_problem p = {.dtype = (winattn_dtype)(i % 3),
+                                         .in = sizes[i / 3 % count],
+                                         .out = sizes[i / 3 / count],
+                                         .layer_norm = i % 2,
+                                         .build_options = ""};
+            if (made_up_devices[d].loop_limit == 0)
+                check_planned(&p, &made_up_devices[d]);
+        }
+}
+
+/* A unit that nobody has run is taken on demand only; TF32 by permission. */
+static void units_need_leave(void **state)
+{
+    (void)state;
+    const wa_device *amd = made_up_device("gfx1100 (RX 7900 XTX)");
+    const wa_device *nvidia = made_up_device("H200");
+    wa_linear_problem p = {
+        .dtype = WINATTN_FP16, .in = 96, .out = 96, .build_options = ""};
+    wa_linear_layout layout;
+    memset(&layout, 0, sizeof layout);
+    assert_false(wa_linear_plan_matrix(&p, amd, NULL, &layout));
+    p.tier = WINATTN_TIER_MATRIX;
+    assert_true(wa_linear_plan_matrix(&p, amd, NULL, &layout));
+    assert_string_equal(layout.kernel[WA_LINEAR_MANY].name,
+                        "linear_matrix_wmma11");
+    p.dtype = WINATTN_FP32;
+    assert_false(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
+    p.allow_tf32 = true;
+    assert_true(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
+    assert_false(wa_linear_plan_matrix(&p, amd, NULL, &layout));
 }
 
 static void wild_rows(void **state)
@@ -258,7 +324,7 @@ static void wild_rows(void **state)
         load(text);
         const wa_linear_layout layout = layout_of(&p, told);
         assert_int_equal(layout.tier, p.tier);
-        check_kernel(&p, told, &layout, text);
+        check_kernels(&p, told, &layout, text);
         taken += layout.source[WA_LINEAR_MANY] != NULL &&
                  strstr(layout.source[WA_LINEAR_MANY], "loaded") != NULL;
     }
@@ -267,6 +333,16 @@ static void wild_rows(void **state)
 }
 
 /* ---- On the device ---- */
+
+static void describe(const winattn_linear_desc *desc, char text[8192])
+{
+    winattn_linear_plan *plan;
+    assert_status(
+        winattn_linear_plan_create(device.context, device.id, desc, &plan), 0,
+        "");
+    assert_status(winattn_linear_plan_describe(plan, 8192, text, NULL), 0, "");
+    winattn_linear_plan_destroy(plan);
+}
 
 /* A plan says where its shape is from, and computes with it; what does not
  * build is passed over. */
@@ -285,7 +361,6 @@ static void plans_say_where_shapes_are_from(void **state)
                                       .out_features = c.out,
                                       .has_bias = true,
                                       .has_residual = true};
-    winattn_linear_plan *plan;
     char row[WA_ROW_TEXT_SIZE], name[WA_ROW_DEVICE_SIZE] = "?", text[8192];
     if (!keeps_barriers())
         skip();
@@ -295,13 +370,7 @@ static void plans_say_where_shapes_are_from(void **state)
              "linear-local \"%s\" fp32 few residual 40 any 16:16:12:4:4\n",
              name, name);
     load(row);
-    assert_int_equal(
-        winattn_linear_plan_create(device.context, device.id, &desc, &plan),
-        WINATTN_SUCCESS);
-    assert_int_equal(
-        winattn_linear_plan_describe(plan, sizeof text, text, NULL),
-        WINATTN_SUCCESS);
-    winattn_linear_plan_destroy(plan);
+    describe(&desc, text);
     if (strstr(text, "loaded")) { /* by its capability on some devices */
         assert_non_null(strstr(text, "\nshape: measured best, says a row"));
         assert_non_null(strstr(text, "few rows shape: measured best"));
@@ -311,13 +380,7 @@ static void plans_say_where_shapes_are_from(void **state)
     c.rows = 5;
     run_linear(&c, NULL);
     load(NULL);
-    assert_int_equal(
-        winattn_linear_plan_create(device.context, device.id, &desc, &plan),
-        WINATTN_SUCCESS);
-    assert_int_equal(
-        winattn_linear_plan_describe(plan, sizeof text, text, NULL),
-        WINATTN_SUCCESS);
-    winattn_linear_plan_destroy(plan);
+    describe(&desc, text);
     assert_non_null(strstr(text, "\nshape: from a model of the device\n"));
 }
 
@@ -328,6 +391,8 @@ int main(void)
         cmocka_unit_test(rows_are_taken),
         cmocka_unit_test(rows_that_are_not_legal),
         cmocka_unit_test(weights_do_not_stay_everywhere),
+        cmocka_unit_test(every_device_has_a_plan),
+        cmocka_unit_test(units_need_leave),
         cmocka_unit_test(wild_rows),
         cmocka_unit_test(plans_say_where_shapes_are_from),
     };
