@@ -5,6 +5,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const golden_pictures[] = {
+    "wide.ppm",
+    "grey.ppm",
+    "colour.png",
+    "grey.png",
+    "alpha.png",
+    "palette.png",
+    "bits.png",
+    "interlaced.png",
+    "wide.png",
+    "turned_2.png",
+    "turned_3.png",
+    "turned_4.png",
+    "turned_5.png",
+    "turned_6.png",
+    "turned_7.png",
+    "turned_8.png",
+    "interlaced_turned.png",
+    "colour.jpg",
+    "progressive.jpg",
+    "grey.jpg",
+    "turned_3.jpg",
+    "turned_6.jpg",
+    "cmyk.jpg",
+    "ycck.jpg",
+    "inks.jpg",
+    NULL,
+};
+
 /* No file says more with less than this. */
 #define PADDING 40000u
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Small pictures that would cost a lot to read. */
+ * Names of the pictures of tests/golden, and small ones that would cost a lot
+ * to read. */
 #ifndef MODELS_BOMBS_H
 #define MODELS_BOMBS_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* In golden/pictures, NULL at the end. */
+extern const char *const golden_pictures[];
 
 typedef struct bomb {
     unsigned char *bytes; /* to be freed */

@@ -12,32 +12,14 @@
 
 void add_first_inputs(void)
 {
-    static const char *const names[] = {"alpha.png",
-                                        "bits.png",
-                                        "grey.png",
-                                        "interlaced.png",
-                                        "palette.png",
-                                        "wide.png",
-                                        "cmyk.jpg",
-                                        "grey.jpg",
-                                        "progressive.jpg",
-                                        "colour.jpg",
-                                        "grey.ppm",
-                                        "wide.ppm",
-                                        "inks.jpg",
-                                        "ycck.jpg",
-                                        "turned_3.jpg",
-                                        "turned_6.jpg",
-                                        "turned_5.png",
-                                        "turned_8.png",
-                                        "interlaced_turned.png"};
     static const unsigned char block[] = "MM\0*\0\0\0\x8\0\2"
                                          "\1\x0e\0\2\0\0\0\4abc\0"
                                          "\1\x12\0\3\0\0\0\1\0\6\0";
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; golden_pictures[i]; i++) {
         char path[1024], reason[REASON_SIZE];
         size_t size;
-        snprintf(path, sizeof path, "%s/pictures/%s", GOLDEN_FOLDER, names[i]);
+        snprintf(path, sizeof path, "%s/pictures/%s", GOLDEN_FOLDER,
+                 golden_pictures[i]);
         unsigned char *bytes =
             read_file(path, 1 << 20, NULL, &size, reason, sizeof reason);
         EXPECT(bytes, reason);
