@@ -340,32 +340,6 @@ static void wrong_descriptors_are_refused(void **state)
     winattn_block_plan_destroy(NULL);
 }
 
-/* Of a call that is right, with a buffer that is too small. */
-static void refuse_calls(const winattn_block_plan *p,
-                         const winattn_block *good, cl_mem small)
-{
-#define REFUSED(field, value, status, culprit)                                \
-    do {                                                                      \
-        winattn_block bad = *good;                                            \
-        bad.field = value;                                                    \
-        assert_status(                                                        \
-            winattn_enqueue_block(p, device.queue, &bad, 0, NULL, NULL),      \
-            status, culprit);                                                 \
-    } while (0)
-    REFUSED(x.buffer, NULL, WINATTN_INVALID_ARGUMENT, "x is NULL");
-    REFUSED(y.buffer, NULL, WINATTN_INVALID_ARGUMENT, "y is NULL");
-    REFUSED(x.offset, 1, WINATTN_INVALID_LAYOUT, "offset of x");
-    REFUSED(y.buffer, small, WINATTN_BUFFER_TOO_SMALL, "y needs");
-    REFUSED(weights.fc2_weight.buffer, small, WINATTN_BUFFER_TOO_SMALL,
-            "fc2_weight");
-    REFUSED(weights.table.buffer, NULL, WINATTN_INVALID_ARGUMENT, "table");
-    REFUSED(weights.logit_scale, good->x, WINATTN_INVALID_ARGUMENT,
-            "logit_scale is given");
-    REFUSED(workspace.buffer, NULL, WINATTN_INVALID_ARGUMENT, "workspace");
-    REFUSED(workspace.buffer, small, WINATTN_WORKSPACE_TOO_SMALL, "workspace");
-#undef REFUSED
-}
-
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -387,7 +361,23 @@ static void wrong_calls_are_refused(void **state)
                                 .y = y.at,
                                 .weights = w.given,
                                 .workspace.buffer = workspace_of_nans(bytes)};
-    refuse_calls(plan, &good, small.at.buffer);
+#define REFUSED(field, value, status, culprit)                                \
+    do {                                                                      \
+        winattn_block bad = good;                                             \
+        bad.field = value;                                                    \
+        assert_status(                                                        \
+            winattn_enqueue_block(plan, device.queue, &bad, 0, NULL, NULL),   \
+            status, culprit);                                                 \
+    } while (0)
+    REFUSED(y.buffer, NULL, WINATTN_INVALID_ARGUMENT, "y is NULL");
+    REFUSED(x.offset, 1, WINATTN_INVALID_LAYOUT, "offset of x");
+    REFUSED(weights.fc2_weight.buffer, small.at.buffer,
+            WINATTN_BUFFER_TOO_SMALL, "fc2_weight");
+    REFUSED(weights.logit_scale, x.at, WINATTN_INVALID_ARGUMENT,
+            "logit_scale is given");
+    REFUSED(workspace.buffer, small.at.buffer, WINATTN_WORKSPACE_TOO_SMALL,
+            "workspace");
+#undef REFUSED
     assert_status(
         winattn_enqueue_block(plan, device.queue, &good, 1, NULL, NULL),
         WINATTN_INVALID_ARGUMENT, "wait_list");
