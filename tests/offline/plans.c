@@ -112,28 +112,14 @@ static void print_line(const line *l, const char *kernel, uint32_t work_group,
 
 static const wa_exclusions none;
 
-static winattn_status print_forward(const wa_problem *problem, const line *l,
-                                    const wa_exclusions *exclusions)
+/* The pass's kernels; nothing if the planner prefers another tier. */
+static winattn_status print_pass(const wa_problem *problem, const line *l,
+                                 wa_pass pass, const wa_exclusions *exclusions,
+                                 winattn_tier tier)
 {
     wa_plan plan;
-    WA_TRY(wa_plan_make(problem, l->device, WA_FORWARD, exclusions, &plan));
-    print_line(l, plan.step[WA_STEP_FORWARD].kernel,
-               plan.step[WA_STEP_FORWARD].work_group,
-               plan.step[WA_STEP_FORWARD].local_bytes,
-               plan.step[WA_STEP_FORWARD].defines);
-    return WINATTN_SUCCESS;
-}
-
-/* Nothing if the planner prefers another tier. */
-static winattn_status print_backward(const wa_problem *problem, const line *l,
-                                     const wa_exclusions *exclusions,
-                                     winattn_tier tier)
-{
-    wa_plan plan;
-    WA_TRY(wa_plan_make(problem, l->device, WA_BACKWARD, exclusions, &plan));
-    if (plan.tier != tier)
-        return WINATTN_SUCCESS;
-    for (int i = WA_STEP_GIVEN; i <= WA_STEP_LAST; i++) {
+    WA_TRY(wa_plan_make(problem, l->device, pass, exclusions, &plan));
+    for (int i = WA_STEP_FIRST; i <= WA_STEP_LAST && plan.tier == tier; i++) {
         const wa_step *kernel = &plan.step[i];
         if (kernel->kernel)
             print_line(l, kernel->kernel, kernel->work_group,
@@ -149,9 +135,8 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
     static const wa_exclusions no_wgmma = {.reason[WA_ENGINE_SPECIAL] =
                                                "print_wgmma has them"};
     wa_device device = *l->device;
-    wa_problem demanded = *problem;
+    wa_problem demanded = *problem, free_choice = *problem;
     line of_unit = *l;
-    wa_problem free_choice = *problem;
     demanded.tier = WINATTN_TIER_MATRIX;
     free_choice.tier = WINATTN_TIER_AUTO;
     of_unit.device = &device;
@@ -162,9 +147,10 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
         if (!wa_matrix_unit_suits(&unit, l->device) ||
             (problem->dtype == WINATTN_FP32 && !unit.has_tf32))
             continue;
-        WA_TRY(print_forward(&demanded, &of_unit, &no_wgmma));
-        WA_TRY(print_backward(&free_choice, &of_unit, &no_wgmma,
-                              WINATTN_TIER_MATRIX));
+        WA_TRY(print_pass(&demanded, &of_unit, WA_FORWARD, &no_wgmma,
+                          WINATTN_TIER_MATRIX));
+        WA_TRY(print_pass(&free_choice, &of_unit, WA_BACKWARD, &no_wgmma,
+                          WINATTN_TIER_MATRIX));
     }
     return WINATTN_SUCCESS;
 }
@@ -174,18 +160,17 @@ static winattn_status print_wgmma(const wa_problem *problem, const line *l)
 {
     wa_device device = *l->device;
     wa_problem demanded = *problem;
-    wa_plan plan;
     line of_unit = *l;
     demanded.tier = WINATTN_TIER_MATRIX;
     device.matrix_unit = wa_matrix_unit_of(&device);
     of_unit.device = &device;
-    wa_plan_begin(WA_FORWARD, &plan);
-    if (wa_plan_engine(&demanded, &device, WA_ENGINE_SPECIAL, &plan))
-        WA_TRY(print_forward(&demanded, &of_unit, &none));
-    wa_plan_begin(WA_BACKWARD, &plan);
-    if (wa_plan_engine(&demanded, &device, WA_ENGINE_SPECIAL, &plan))
-        WA_TRY(
-            print_backward(&demanded, &of_unit, &none, WINATTN_TIER_MATRIX));
+    for (int pass = WA_FORWARD; pass <= WA_BACKWARD; pass++) {
+        wa_plan plan;
+        wa_plan_begin((wa_pass)pass, &plan);
+        if (wa_plan_engine(&demanded, &device, WA_ENGINE_SPECIAL, &plan))
+            WA_TRY(print_pass(&demanded, &of_unit, (wa_pass)pass, &none,
+                              WINATTN_TIER_MATRIX));
+    }
     return WINATTN_SUCCESS;
 }
 
@@ -221,11 +206,19 @@ static int print_source(const char *kernel)
 /* ---- What a target gets ---- */
 
 enum { TF32 = 3, TYPES };
+static const char *const types[TYPES] = {"fp32", "fp16", "bf16", "tf32"};
 
 /* Kernels that are printed of a target, a workload and a type. */
 typedef struct selection {
     bool local, local_backward, matrix, wgmma;
 } selection;
+
+static line line_of(size_t target, const char *workload, size_t type,
+                    const wa_device *device)
+{
+    return (line){targets[target].compiler, targets[target].name, workload,
+                  types[type], device};
+}
 
 /* Without `all`: see above. */
 static selection select_kernels(size_t target, size_t workload, size_t type)
@@ -259,9 +252,10 @@ static winattn_status print_kernels(const workload_row *row, size_t type,
     desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
     WA_TRY(wa_problem_read(&desc, &problem));
     if (s->local)
-        WA_TRY(print_forward(&problem, l, &none));
+        WA_TRY(print_pass(&problem, l, WA_FORWARD, &none, WINATTN_TIER_LOCAL));
     if (s->local_backward)
-        WA_TRY(print_backward(&problem, l, &none, WINATTN_TIER_LOCAL));
+        WA_TRY(
+            print_pass(&problem, l, WA_BACKWARD, &none, WINATTN_TIER_LOCAL));
     if (s->matrix)
         WA_TRY(print_matrix(&problem, l));
     return s->wgmma ? print_wgmma(&problem, l) : WINATTN_SUCCESS;
@@ -307,11 +301,9 @@ static void print_layout(const wa_linear_problem *problem,
 
 static void print_linear(size_t target, size_t row, size_t type)
 {
-    static const char *const types[TYPES] = {"fp32", "fp16", "bf16", "tf32"};
     wa_linear_problem problem = linears[row].problem;
     wa_device device = *made_up_device(targets[target].device);
-    line l = {targets[target].compiler, targets[target].name,
-              linears[row].name, types[type], &device};
+    const line l = line_of(target, linears[row].name, type, &device);
     problem.allow_tf32 = type == TF32;
     problem.dtype = type == TF32 ? WINATTN_FP32 : (winattn_dtype)type;
     problem.tier = WINATTN_TIER_MATRIX;
@@ -365,10 +357,8 @@ static uint32_t row_local_bytes(const wa_row_plan *plan)
 
 static void print_row(size_t target, size_t row, size_t type)
 {
-    static const char *const types[] = {"fp32", "fp16", "bf16"};
     const wa_device *device = made_up_device(targets[target].device);
-    const line l = {targets[target].compiler, targets[target].name,
-                    rows[row].name, types[type], device};
+    const line l = line_of(target, rows[row].name, type, device);
     wa_row_desc desc = rows[row].desc;
     wa_row_plan plan;
     char defines[WA_DEFINES_SIZE];
@@ -385,7 +375,6 @@ static void print_row(size_t target, size_t row, size_t type)
 /* All workloads in all types; false, with the reason said, if one fails. */
 static bool print_target(size_t target, bool all)
 {
-    static const char *const types[TYPES] = {"fp32", "fp16", "bf16", "tf32"};
     const size_t all_grids = workload_count + GRIDS;
     for (size_t i = 0; i < (all_grids + WINDOWS) * TYPES; i++) {
         const size_t workload = i / TYPES;
@@ -394,9 +383,8 @@ static bool print_target(size_t target, bool all)
             workload < workload_count ? &workload_rows[workload]
             : workload < all_grids    ? &grids[workload - workload_count]
                                       : &windows[workload - all_grids];
-        const line l = {targets[target].compiler, targets[target].name,
-                        row->name, types[type],
-                        made_up_device(targets[target].device)};
+        const line l = line_of(target, row->name, type,
+                               made_up_device(targets[target].device));
         const selection everything = {.local = type != TF32,
                                       .local_backward = type != TF32,
                                       .matrix = type != WINATTN_FP32,
