@@ -4,6 +4,7 @@
 #define FAULTS_PLACE_H
 
 #include "standin.h"
+#include "winattn.h"
 
 typedef struct place {
     cl_device_id id;
@@ -12,6 +13,14 @@ typedef struct place {
 
 /* After standin_reset. */
 place open_place(const char *device);
+
+/* Makes a plan and destroys it; place_said is what winattn_plan_describe says
+ * of it, or the reason why there is none. */
+winattn_status place_plan(const place *p, const winattn_desc *desc);
+extern char place_said[8192];
+/* The status must be that, and what is said have that part. */
+void assert_plan(const place *p, const winattn_desc *desc,
+                 winattn_status status, const char *part);
 
 /* The context must be all that is left, and nothing may have gone wrong; else
  * the test fails. */

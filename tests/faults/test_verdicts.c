@@ -17,39 +17,17 @@
 #include <cmocka.h>
 
 #include "place.h"
-#include "winattn.h"
 
 /* 16-bit windows of 49 tokens, for which there are measured shapes. */
 static winattn_desc window_of_49(void)
 {
-    winattn_desc desc = {.struct_size = sizeof desc};
-    desc.dtype = WINATTN_FP16;
-    desc.windows = 100;
-    desc.heads = 3;
-    desc.queries = desc.keys = 49;
-    desc.head_dim = 32;
-    return desc;
-}
-
-/* What winattn_plan_describe says, or the reason why there is no plan. */
-static winattn_status describe(const place *p, const winattn_desc *desc,
-                               char *text, size_t size)
-{
-    winattn_plan *plan;
-    const winattn_status status =
-        winattn_plan_create(p->context, p->id, desc, &plan);
-    if (status == WINATTN_SUCCESS)
-        winattn_plan_describe(plan, size, text, NULL);
-    else
-        snprintf(text, size, "%s", winattn_last_reason());
-    winattn_plan_destroy(plan);
-    return status;
-}
-
-static void assert_says(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" lacks \"%s\"", text, part);
+    return (winattn_desc){.struct_size = sizeof(winattn_desc),
+                          .dtype = WINATTN_FP16,
+                          .windows = 100,
+                          .heads = 3,
+                          .queries = 49,
+                          .keys = 49,
+                          .head_dim = 32};
 }
 
 static int no_cache(void **state)
@@ -81,16 +59,17 @@ static int in_child(bool (*is_right)(void))
 
 static bool says_why(void)
 {
-    char name[5001], text[8192];
+    char name[5001];
     const place p = open_place("H200");
     const winattn_desc desc = window_of_49();
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
     setenv("WINATTN_TUNING", name, 1);
-    return describe(&p, &desc, text, sizeof text) == WINATTN_SUCCESS &&
-           strstr(text, "tuning: the file of WINATTN_TUNING is not used: its "
-                        "name has more than 4095 bytes\n") &&
-           strstr(text, "on devices of this kind");
+    return place_plan(&p, &desc) == WINATTN_SUCCESS &&
+           strstr(place_said,
+                  "tuning: the file of WINATTN_TUNING is not used: its "
+                  "name has more than 4095 bytes\n") &&
+           strstr(place_said, "on devices of this kind");
 }
 
 static void test_long_tuning_name(void **state)
@@ -105,17 +84,16 @@ static unsigned long failing_allocation;
 /* Once the file could not be read for want of memory, it is read again. */
 static bool reads_again(void)
 {
-    char text[8192];
     const place p = open_place("H200");
     const winattn_desc desc = window_of_49();
     setenv("WINATTN_TUNING", tuning_file, 1);
     standin_fail_allocation(failing_allocation);
-    const winattn_status first = describe(&p, &desc, text, sizeof text);
+    const winattn_status first = place_plan(&p, &desc);
     standin_fail_nothing();
     if (first != WINATTN_SUCCESS && first != CL_OUT_OF_HOST_MEMORY)
         return false;
-    return describe(&p, &desc, text, sizeof text) == WINATTN_SUCCESS &&
-           strstr(text, "says a row that was loaded");
+    return place_plan(&p, &desc) == WINATTN_SUCCESS &&
+           strstr(place_said, "says a row that was loaded");
 }
 
 static void test_tuning_file_is_read_again(void **state)
@@ -138,7 +116,7 @@ static void test_tuning_file_is_read_again(void **state)
 
 static void test_long_cache_name(void **state)
 {
-    char name[2101], text[8192];
+    char name[2101];
     (void)state;
     const place p = open_place("PoCL");
     const winattn_desc desc = window_of_49();
@@ -147,16 +125,16 @@ static void test_long_cache_name(void **state)
     unsetenv("WINATTN_CACHE");
     setenv("WINATTN_CACHE_DIR", name, 1);
     winattn_set_cache_dir(NULL);
-    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
-    assert_says(text, "cache: there is none: WINATTN_CACHE_DIR is too long\n");
+    assert_plan(&p, &desc, WINATTN_SUCCESS,
+                "cache: there is none: WINATTN_CACHE_DIR is too long\n");
     /* who wants no cache is not told */
     setenv("WINATTN_CACHE", "0", 1);
-    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
-    assert_null(strstr(text, "cache:"));
+    assert_plan(&p, &desc, WINATTN_SUCCESS, "");
+    assert_null(strstr(place_said, "cache:"));
     unsetenv("WINATTN_CACHE");
     winattn_set_cache_dir("");
-    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
-    assert_null(strstr(text, "cache:"));
+    assert_plan(&p, &desc, WINATTN_SUCCESS, "");
+    assert_null(strstr(place_said, "cache:"));
     unsetenv("WINATTN_CACHE_DIR");
     close_place(&p);
 }
@@ -167,20 +145,16 @@ static void test_long_cache_name(void **state)
  * whoever demands it is told the status. */
 static void test_resources_that_never_suffice(void **state)
 {
-    char text[8192];
     (void)state;
     const place p = open_place("H200");
     winattn_desc desc = window_of_49();
-    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
-    assert_says(text, "matrix");
+    assert_plan(&p, &desc, WINATTN_SUCCESS, "matrix");
     assert_true(standin_launches(NULL) > 0);
     standin_drivers.most_launches = 1; /* that was it */
-    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
-    assert_says(text, "forward_local");
-    assert_says(text, "did not run: CL_OUT_OF_RESOURCES");
+    assert_plan(&p, &desc, WINATTN_SUCCESS, "forward_local");
+    assert_non_null(strstr(place_said, "did not run: CL_OUT_OF_RESOURCES"));
     desc.tier = WINATTN_TIER_MATRIX;
-    assert_int_equal(describe(&p, &desc, text, sizeof text),
-                     CL_OUT_OF_RESOURCES);
+    assert_plan(&p, &desc, CL_OUT_OF_RESOURCES, "");
     close_place(&p);
 }
 
@@ -199,7 +173,6 @@ static void test_option_that_is_not_known(void **state)
     winattn_programs *programs;
     const standin_build *builds;
     size_t size = 0;
-    char text[8192];
     (void)state;
     for (int from_blob = 0; from_blob < 2; from_blob++) {
         const place p = open_place("PoCL");
@@ -208,9 +181,7 @@ static void test_option_that_is_not_known(void **state)
                          0);
         if (from_blob)
             assert_int_equal(winattn_programs_import(programs, size, blob), 0);
-        assert_int_equal(describe(&p, &desc, text, sizeof text),
-                         WINATTN_SUCCESS);
-        assert_says(text,
+        assert_plan(&p, &desc, WINATTN_SUCCESS,
                     from_blob ? "program: imported" : "program: compiled");
         const size_t count = standin_builds(&builds);
         const standin_build *last = &builds[count - 1];
@@ -230,7 +201,6 @@ static void test_buffer_that_is_too_large(void **state)
     static const cl_int index[49 * 49];
     winattn_desc desc = window_of_49();
     winattn_programs *programs;
-    char text[8192];
     (void)state;
     const place p = open_place("PoCL");
     /* what a session makes is there already */
@@ -239,11 +209,10 @@ static void test_buffer_that_is_too_large(void **state)
     desc.table.index = index;
     desc.table.entries = 1;
     standin_fail_call("clCreateBuffer", 1, CL_INVALID_BUFFER_SIZE);
-    assert_int_equal(describe(&p, &desc, text, sizeof text),
-                     CL_INVALID_BUFFER_SIZE);
-    assert_says(text, "clCreateBuffer of 9604 bytes failed with "
-                      "CL_INVALID_BUFFER_SIZE (-61); a buffer has at most "
-                      "1099511627776");
+    assert_plan(&p, &desc, CL_INVALID_BUFFER_SIZE,
+                "clCreateBuffer of 9604 bytes failed with "
+                "CL_INVALID_BUFFER_SIZE (-61); a buffer has at most "
+                "1099511627776");
     standin_fail_nothing();
     winattn_programs_destroy(programs);
     close_place(&p);
@@ -256,19 +225,17 @@ static void test_queries_that_are_not_known(void **state)
     static const char *const devices[] = {"H200", "gfx90a (MI210)", "Arc A770",
                                           "Mali-G78", "PoCL"};
     const winattn_desc desc = window_of_49();
-    char text[8192];
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         unsigned long n = 0, known_by_all = 0;
         for (const char *failed = ""; failed;) {
             const place p = open_place(devices[i]);
             standin_fail_call("clGetDeviceInfo", ++n, CL_INVALID_VALUE);
-            const winattn_status status =
-                describe(&p, &desc, text, sizeof text);
+            const winattn_status status = place_plan(&p, &desc);
             failed = standin_failed();
             if (status != WINATTN_SUCCESS && status != CL_INVALID_VALUE)
                 fail_msg("%s: query %lu: %s: %s", devices[i], n,
-                         winattn_status_name(status), text);
+                         winattn_status_name(status), place_said);
             known_by_all += status == CL_INVALID_VALUE;
             close_place(&p);
         }
@@ -285,11 +252,10 @@ static void test_damaged_blob(void **state)
     const winattn_desc desc = window_of_49();
     winattn_programs *programs;
     size_t size = 0;
-    char text[8192];
     (void)state;
     const place p = open_place("PoCL");
     assert_int_equal(winattn_programs_create(p.context, p.id, &programs), 0);
-    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
+    assert_plan(&p, &desc, WINATTN_SUCCESS, "");
     assert_int_equal(
         winattn_programs_export(programs, sizeof blob, blob, &size), 0);
     blob[size / 2] ^= 1;
