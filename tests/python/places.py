@@ -8,6 +8,10 @@ import warnings
 import numpy
 import winattn
 
+from reference import random
+
+SHAPE = (3, 2, 10, 8)  # windows, heads, tokens, D
+
 try:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it says of itself
@@ -76,14 +80,28 @@ class PyOpenCL:
                              array.strides).copy()
 
 
-class EachPlace(unittest.TestCase):
+class Case(unittest.TestCase):
+    """A test on the device, of q, k and v."""
+
+    def setUp(self):
+        device()
+        self.arrays = [random(i, *SHAPE) for i in range(3)]
+
+    def expect(self, reason, function, *arguments, kind=ValueError, **options):
+        """The call is refused, for that reason."""
+        with self.subTest(reason):
+            with self.assertRaisesRegex(kind, reason):
+                function(*arguments, **options)
+
+
+class EachPlace(Case):
     """A test of numbers: self.place in turn is each of the places."""
     place_class = None  # its subclasses have one
 
     def setUp(self):
         if self.place_class is None:
             self.skipTest("for subclasses")
-        device()
+        super().setUp()
         self.place = self.place_class()
 
     def call(self, function, *arrays, **options):
@@ -125,5 +143,5 @@ def load_places(loader, *bases):
     return suite
 
 
-__all__ = ["EachPlace", "device", "load_places", "pyopencl"]
+__all__ = ["Case", "EachPlace", "SHAPE", "device", "load_places", "pyopencl"]
 os.environ.setdefault("PYOPENCL_NO_CACHE", "1")

@@ -5,7 +5,7 @@ import unittest
 
 import numpy
 import winattn
-from places import EachPlace, load_places
+from places import SHAPE, EachPlace, load_places
 from reference import (attend, expect_close, from_bf16, grid_tokens, random,
                        relative_index, sliding_mask, to_bf16)
 
@@ -13,12 +13,9 @@ GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "modules"
 
 
 class Windows(EachPlace):
-    """windows, heads, tokens, D"""
-    shape = (3, 2, 10, 8)
-
-    def check(self, arrays, options, added, reduce=None, **expected):
+    def check(self, options, added, reduce=None, arrays=None, **expected):
         """Forward and backward, all gradients that there are."""
-        q, k, v = arrays
+        q, k, v = arrays or self.arrays
         o, lse = self.call(winattn.window_attention, q, k, v, lse=True,
                            **options)
         d_o, d_lse = random(8, *o.shape), random(9, *lse.shape)
@@ -37,16 +34,15 @@ class Windows(EachPlace):
         return got
 
     def test_dot(self):
-        got = self.check([random(i, *self.shape) for i in range(3)],
-                         {"scale": 0.25}, 0, scale=0.25)
+        got = self.check({"scale": 0.25}, 0, scale=0.25)
         self.assertIsNone(got.dbias)
 
     def test_bias_and_mask_and_shared_heads(self):
-        w, h, n, d = self.shape
+        w, h, n, d = SHAPE
         bias, mask = random(3, h, n, 7), random(4, 2, n, 7)
         mask[0, 0] = -numpy.inf  # a query that sees nothing
         mask[1, :, 5] = -numpy.inf
-        q, k, v = random(0, *self.shape), *(random(i, w, 1, 7, d)
+        q, k, v = random(0, *SHAPE), *(random(i, w, 1, 7, d)
                                             for i in (1, 2))
         added = bias + mask[numpy.arange(w) % 2, None]
         with self.subTest("o is 0"):
@@ -56,11 +52,11 @@ class Windows(EachPlace):
             self.assertTrue((lse[0, :, 0] == -numpy.inf).all())
         mask[0, 0] = 0
         added = bias + mask[numpy.arange(w) % 2, None]
-        got = self.check((q, k, v), {"bias": bias, "mask": mask}, added,
-                         lambda ds: ds.sum(0))
+        got = self.check({"bias": bias, "mask": mask}, added,
+                         lambda ds: ds.sum(0), (q, k, v))
         self.assertEqual(got.dbias.dtype, numpy.float32)
         before = random(5, *bias.shape)
-        d_o = random(8, *self.shape)
+        d_o = random(8, *SHAPE)
         again = self.call(winattn.window_attention_backward, d_o, q, k, v,
                           bias=bias, mask=mask, out={"dbias": before.copy()},
                           host={"wanted": "dbias", "accumulate": "dbias"})
@@ -68,28 +64,24 @@ class Windows(EachPlace):
         expect_close(self, again.dbias, want + before, gradient=True)
 
     def test_cosine_and_regions(self):
-        w, h, n, d = self.shape
+        w, h, n, d = SHAPE
         regions = (numpy.arange(2 * n).reshape(2, n) // 7 % 3).astype("uint8")
         logit_scale = numpy.array([1.5, 5], "float32")  # the latter is cut
         differ = regions[:, :, None] != regions[:, None]
-        self.check([random(i, *self.shape) for i in range(3)],
-                   {"logit_scale": logit_scale, "regions": regions,
+        self.check({"logit_scale": logit_scale, "regions": regions,
                     "region_value": -2.5},
                    -2.5 * differ[numpy.arange(w) % 2, None],
                    logit_scale=logit_scale)
         keys = 1 - regions
-        o = self.call(winattn.window_attention,
-                      *(random(i, *self.shape) for i in range(3)),
+        o = self.call(winattn.window_attention, *self.arrays,
                       cosine=True, scale=3.0, regions=(regions, keys))
         differ = regions[:, :, None] != keys[:, None]
-        want, _ = attend(*(random(i, *self.shape) for i in range(3)),
-                         cosine=True, scale=3.0,
+        want, _ = attend(*self.arrays, cosine=True, scale=3.0,
                          added=-100.0 * differ[numpy.arange(w) % 2, None])
         expect_close(self, o, want)
 
     def test_tables(self):
-        w, h, n, d = self.shape
-        arrays = [random(i, *self.shape) for i in range(3)]
+        w, h, n, d = SHAPE
         index = relative_index((2, 5))
         table = random(5, 27, h)
 
@@ -101,15 +93,13 @@ class Windows(EachPlace):
         added = table[index].transpose(2, 0, 1)
         for host in ({"table_window": (2, 5)}, {"table_index": index}):
             with self.subTest(host):
-                self.check(arrays, {"table": table, "host": host}, added,
-                           to_table)
+                self.check({"table": table, "host": host}, added, to_table)
 
     def test_half_types(self):
-        arrays = [random(i, *self.shape) for i in range(3)]
-        d_o, bias = random(3, *self.shape), random(4, 2, 10, 10)
-        want_o, _, want = attend(*arrays, added=bias, d_o=d_o)
-        half = [array.astype("float16") for array in (d_o, *arrays)]
-        bits = [to_bf16(array) for array in (d_o, *arrays)]
+        d_o, bias = random(3, *SHAPE), random(4, 2, 10, 10)
+        want_o, _, want = attend(*self.arrays, added=bias, d_o=d_o)
+        half = [array.astype("float16") for array in (d_o, *self.arrays)]
+        bits = [to_bf16(array) for array in (d_o, *self.arrays)]
         # a bias like q, and one of float32
         for name, inputs, bias_, host, widen in (
                 ("float16", half, bias.astype("float16"), {}, numpy.float64),
@@ -133,18 +123,16 @@ class Windows(EachPlace):
             from ml_dtypes import bfloat16
         except ImportError:
             self.skipTest("ml_dtypes is not installed")
-        arrays = [random(i, *self.shape) for i in range(3)]
         o = self.call(winattn.window_attention,
-                      *(array.astype(bfloat16) for array in arrays))
+                      *(array.astype(bfloat16) for array in self.arrays))
         self.assertEqual(o.dtype, bfloat16)
-        expect_close(self, o, attend(*arrays)[0], "bfloat16")
+        expect_close(self, o, attend(*self.arrays)[0], "bfloat16")
 
     def test_outputs_of_the_caller(self):
-        arrays = [random(i, *self.shape) for i in range(3)]
-        d_o = random(3, *self.shape)
-        _, _, want = attend(*arrays, d_o=d_o)
-        before = random(4, *self.shape)
-        got = self.call(winattn.window_attention_backward, d_o, *arrays,
+        d_o = random(3, *SHAPE)
+        _, _, want = attend(*self.arrays, d_o=d_o)
+        before = random(4, *SHAPE)
+        got = self.call(winattn.window_attention_backward, d_o, *self.arrays,
                         out={"dk": before.copy(), "dq": before.copy()},
                         host={"wanted": ["dq", "dk"], "accumulate": "dk"})
         self.assertIsNone(got.dv)
@@ -238,35 +226,31 @@ class Grids(EachPlace):
                               "table_window": (7, 7, 7), "table_sliced": True},
             ("table",))
 
-    def test_sliced_table(self):
+    def check_windows(self, shift, options, **expected):
+        """Four windows of 3 x 3 tokens, against the same, cut out."""
         q, k, v = (random(i, 1, 6, 6, 1, 4) for i in range(3))
-        number, _ = grid_tokens((6, 6), (3, 3), (0, 0))
+        number, _ = grid_tokens((6, 6), (3, 3), (shift, shift))
 
         def to_windows(array):
             return array.reshape(36, 1, 4)[number].transpose(0, 2, 1, 3)
 
+        want = attend(*map(to_windows, (q, k, v)), **expected)[0]
+        with self.subTest(options):
+            o = self.call(winattn.grid_attention, q, k, v, **options)
+            expect_close(self, to_windows(o), want)
+
+    def test_sliced_table(self):
         table = random(3, 5 * 7, 1)
-        added = table[relative_index((3, 4))[:9, :9], 0]
-        o = self.call(winattn.grid_attention, q, k, v, table=table,
-                      host={"window": 3, "table_window": (3, 4),
-                            "table_sliced": True})
-        expect_close(self, to_windows(o),
-                     attend(*map(to_windows, (q, k, v)), added=added)[0])
+        self.check_windows(
+            0, {"table": table, "host": {"window": 3, "table_window": (3, 4),
+                                         "table_sliced": True}},
+            added=table[relative_index((3, 4))[:9, :9], 0])
 
     def test_mask_none_and_periodic(self):
         # without a mask, and on a torus, all tokens of a window see another
-        q, k, v = (random(i, 1, 6, 6, 1, 4) for i in range(3))
-        number, _ = grid_tokens((6, 6), (3, 3), (1, 1))
-
-        def to_windows(array):
-            return array.reshape(36, 1, 4)[number].transpose(0, 2, 1, 3)
-
-        want = attend(*map(to_windows, (q, k, v)))[0]
         for options in ({"mask": None}, {"periodic": True}):
-            with self.subTest(options):
-                o = self.call(winattn.grid_attention, q, k, v,
-                              host={"window": 3, "shift": 1, **options})
-                expect_close(self, to_windows(o), want)
+            self.check_windows(
+                1, {"host": {"window": 3, "shift": 1, **options}})
 
 
 class Sliding(EachPlace):

@@ -9,29 +9,21 @@ import unittest
 import numpy
 import winattn
 from numpy.lib.stride_tricks import as_strided
-from places import device
+from places import SHAPE, Case
 from reference import random
-
-SHAPE = (3, 2, 10, 8)
 
 
 class Named(numpy.ndarray):
     """A subclass, as memmap and matrix are some."""
 
 
-class Case(unittest.TestCase):
+class Computed(Case):
     def setUp(self):
-        device()
-        self.arrays = [random(i, *SHAPE) for i in range(3)]
+        super().setUp()
         self.want, self.lse = winattn.window_attention(*self.arrays, lse=True)
 
-    def expect(self, reason, function, *arguments, kind=ValueError, **options):
-        with self.subTest(reason):
-            with self.assertRaisesRegex(kind, reason):
-                function(*arguments, **options)
 
-
-class Orders(Case):
+class Orders(Computed):
     def test_inputs(self):
         q, k, v = self.arrays
         fields = numpy.zeros(SHAPE, [("a", "u1"), ("b", "f4")])
@@ -97,7 +89,7 @@ class Orders(Case):
         numpy.testing.assert_array_equal(*results)
 
 
-class Unwritten(Case):
+class Unwritten(Computed):
     """An output that must not be written is refused, and keeps its bytes."""
 
     def refused(self, reason, memory, **outputs):

@@ -8,18 +8,15 @@ import unittest
 
 import numpy
 import winattn
-from places import device
+from places import SHAPE, Case
 from reference import attend, expect_close, random
 
-SHAPE = (3, 2, 10, 8)
 
-
-class Plans(unittest.TestCase):
+class Plans(Case):
     def setUp(self):
-        device()
+        super().setUp()
         winattn.clear_plan_cache()
         self.addCleanup(winattn.set_plan_cache_size, 64)
-        self.arrays = [random(i, *SHAPE) for i in range(3)]
 
     def counts(self, function):
         """How many plans a call found, made and drove out."""

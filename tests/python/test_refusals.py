@@ -4,24 +4,15 @@ import unittest
 
 import numpy
 import winattn
-from places import device
+from places import SHAPE, Case
 from reference import random
 
-WINDOWS = (3, 2, 10, 8)
 GRID = (1, 6, 6, 2, 8)
 
 
-class Refusals(unittest.TestCase):
-    def setUp(self):
-        device()
-
-    def expect(self, reason, function, *arguments, kind=ValueError, **options):
-        with self.subTest(reason):
-            with self.assertRaisesRegex(kind, reason):
-                function(*arguments, **options)
-
+class Refusals(Case):
     def window(self, **options):
-        q = random(0, *WINDOWS)
+        q = random(0, *SHAPE)
         return winattn.window_attention(q, q, q, **options)
 
     def table(self, **options):
@@ -38,7 +29,7 @@ class Refusals(unittest.TestCase):
                                                   **options})
 
     def sliding(self, **options):
-        q = random(0, *WINDOWS)
+        q = random(0, *SHAPE)
         return winattn.sliding_attention(q, q, q, **{"block": 4, **options})
 
     def test_numbers_of_all_kinds(self):
@@ -117,7 +108,7 @@ class Refusals(unittest.TestCase):
                 self.expect(reason, self.window, kind=kind, **{name: wrong})
 
     def test_windows(self):
-        q, square = random(0, *WINDOWS), numpy.zeros((10, 10), int)
+        q, square = random(0, *SHAPE), numpy.zeros((10, 10), int)
         for reason, options in (
                 (r"bias has the shape \(2, 10, 9\).*\(2, 10, 10\)",
                  {"bias": random(1, 2, 10, 9)}),
@@ -163,7 +154,7 @@ class Refusals(unittest.TestCase):
         self.expect("v has the shape", winattn.window_attention, q, q, q[:2])
 
     def test_types(self):
-        q = random(0, *WINDOWS)
+        q = random(0, *SHAPE)
 
         def expect(reason, *arrays, **options):
             self.expect(reason, winattn.window_attention, *arrays,
@@ -209,12 +200,12 @@ class Refusals(unittest.TestCase):
                         **options)
         self.expect("shape", winattn.grid_attention, q[0, 0], q[0, 0],
                     q[0, 0], 3)
-        for shape, grid in ((GRID, True), (WINDOWS, False)):
+        for shape, grid in ((GRID, True), (SHAPE, False)):
             self.expect("qkv has the shape", winattn.split_qkv,
                         random(0, *shape), grid)
 
     def test_gradients(self):
-        q = random(0, *WINDOWS)
+        q = random(0, *SHAPE)
         for reason, options in (
                 ("bias was not given", {"wanted": "dbias"}),
                 ("wanted has 'do'", {"wanted": ["do"]}),
@@ -236,13 +227,13 @@ class Refusals(unittest.TestCase):
                         kind=TypeError, **options)
 
     def test_sliding(self):
-        q = random(0, *WINDOWS)
+        q = random(0, *SHAPE)
         for name in ("block", "first_block", "window_blocks"):
             self.expect(f"{name} is 0, and must be 1", self.sliding,
                         **{name: 0})
 
     def test_what_nothing_computes(self):
-        q, wide = random(0, *WINDOWS), random(0, 1, 1, 4, 257)
+        q, wide = random(0, *SHAPE), random(0, 1, 1, 4, 257)
         self.expect("head_dim is 257", winattn.window_attention, wide, wide,
                     wide, kind=winattn.Unsupported)
         with self.assertRaises(winattn.Unsupported) as caught:
