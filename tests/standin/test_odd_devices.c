@@ -73,10 +73,22 @@ static void test_useless_devices_are_refused(void **state)
             expect_refusal(refused[i].name, refused[i].reason, passes);
 }
 
+/* A device without compute units is said to have one. */
+static void test_units_are_not_zero(void **state)
+{
+    (void)state;
+    wa_device found;
+    assert_int_equal(
+        wa_device_query(standin_device(odd_device("zeros")), &found),
+        WINATTN_SUCCESS);
+    assert_int_equal(found.compute_units, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_useless_devices_are_refused, start),
+        cmocka_unit_test_setup(test_units_are_not_zero, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

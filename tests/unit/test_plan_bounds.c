@@ -132,14 +132,6 @@ static void large_windows(void **state)
 
 /* ---- Random problems of all sizes ---- */
 
-static int one_of(random_state *r, const int *values, size_t count)
-{
-    return values[random_bits(r) % count];
-}
-#define ONE_OF(r, ...)                                                        \
-    one_of(r, (const int[]){__VA_ARGS__},                                     \
-           sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
-
 /* From 1 to `most`, as often between 2^n and 2^(n + 1) for each n, and often
  * just there, where blocks are even or are not. */
 static int size_up_to(random_state *r, int most)
@@ -148,20 +140,17 @@ static int size_up_to(random_state *r, int most)
     while (log2 < 30 && most >> (log2 + 1) != 0)
         log2++;
     unsigned size = 1u << random_int(r, 0, log2);
-    if (random_bits(r) % 2 != 0)
+    if (random_int(r, 0, 1))
         size += random_bits(r) % size;
-    else
-        size += (unsigned)ONE_OF(r, 0, 0, 1, 2) -
-                (size > 1 ? random_bits(r) % 2 : 0);
+    else if (size > 1)
+        size += (unsigned)random_int(r, -1, 2);
     return size < (unsigned)most ? (int)size : most;
 }
 
-static void draw_grid(random_state *r, test_case *c)
+/* Of up to 8 windows along each axis. */
+static void stretch_grid(random_state *r, test_case *c)
 {
     int left = MOST_TOKENS;
-    c->grid = random_int(r, 1, WINATTN_AXES);
-    c->batch = ONE_OF(r, 1, 2, 64);
-    c->padding = random_int(r, 0, 1);
     for (int a = 0; a < c->grid; a++) {
         const int window = size_up_to(r, left);
         const int most = MOST_TOKENS / window;
@@ -169,57 +158,39 @@ static void draw_grid(random_state *r, test_case *c)
         c->window[a] = window;
         c->size[a] =
             windows * window - (int)(random_bits(r) % (unsigned)window);
-        c->shift[a] = ONE_OF(r, 0, window / 2);
+        c->shift[a] = random_int(r, 0, 1) ? window / 2 : 0;
+        c->periodic[a] = c->table[a] = 0;
         left /= window;
     }
+    c->sliced = c->entries = 0;
     case_derive(c);
-    c->mask = ONE_OF(r, TERM_NONE, TERM_SHIFT);
-    c->bias = ONE_OF(r, TERM_NONE, TERM_TABLE_SAME);
 }
 
-static void draw_terms(random_state *r, test_case *c)
+/* A case of any other generator, with sizes of its own. */
+static test_case random_problem(random_state *r, int seed)
 {
-    c->mask = ONE_OF(r, TERM_NONE, TERM_NONE, TERM_SAME, TERM_REGIONS);
-    c->bias = ONE_OF(r, TERM_NONE, TERM_SAME);
-    if ((uint64_t)c->queries * (uint64_t)c->keys > MOST_TOKENS) {
-        c->bias = TERM_NONE; /* such planes are not */
-        c->mask = c->mask == TERM_SAME ? TERM_REGIONS : c->mask;
+    static const int windows[] = {0, 1, 3, 64, 4096, 1000000};
+    const int pass = random_int(r, PASS_FORWARD, PASS_BACKWARD);
+    test_case c = seed % 4 ? case_random(seed, WINATTN_TIER_AUTO)
+                           : case_random_grid(seed, WINATTN_TIER_AUTO, pass);
+    c.pass = pass;
+    c.tier = random_int(r, WINATTN_TIER_AUTO, WINATTN_TIER_MATRIX);
+    c.tf32 = c.dtype == WINATTN_FP32 && random_int(r, 0, 1);
+    if (c.grid) {
+        stretch_grid(r, &c);
+        return c;
     }
-    if (c->mask != TERM_NONE)
-        c->mask_windows = ONE_OF(r, 1, 4, 64);
-}
-
-static void draw_blocks(random_state *r, test_case *c)
-{
-    c->block = size_up_to(r, MOST_TOKENS);
-    c->window_blocks = random_int(r, 0, 7);
-    c->sink = random_int(r, 0, 63);
-    c->query_offset = (int)(random_bits(r) % ((unsigned)MOST_TOKENS -
-                                              (unsigned)c->queries + 1));
-}
-
-static test_case random_problem(random_state *r)
-{
-    test_case c = case_default();
-    c.variant = ONE_OF(r, 0, 0, 0, 1, 1, 2);
-    c.dtype = ONE_OF(r, 0, 1, 1, 2);
-    c.tf32 = c.dtype == WINATTN_FP32 && random_bits(r) % 2;
-    c.tier = ONE_OF(r, 0, 0, 2, 3, 3);
-    c.pass = ONE_OF(r, PASS_FORWARD, PASS_BACKWARD);
-    c.windows = ONE_OF(r, 0, 1, 3, 64, 4096, 1000000);
-    c.heads = ONE_OF(r, 1, 1, 1, 2, 3, 12, 32);
-    c.kv_heads = random_bits(r) % 4 ? c.heads : 1;
-    c.dim = random_bits(r) % 2
-                ? ONE_OF(r, 1, 8, 10, 16, 32, 32, 64, 80, 128, 256)
-                : random_int(r, 1, 256);
+    c.windows = windows[random_int(r, 0, 5)];
     c.queries = size_up_to(r, MOST_TOKENS);
-    c.keys = random_bits(r) % 2 ? c.queries : size_up_to(r, MOST_TOKENS);
+    c.keys = random_int(r, 0, 1) ? c.queries : size_up_to(r, MOST_TOKENS);
     if (c.variant == WINATTN_SLIDING)
-        draw_blocks(r, &c);
-    else if (random_bits(r) % 3 == 0)
-        draw_grid(r, &c);
-    else
-        draw_terms(r, &c);
+        c.query_offset %= MOST_TOKENS - c.queries + 1;
+    if (c.block)
+        c.block = size_up_to(r, MOST_TOKENS);
+    if ((uint64_t)c.queries * (uint64_t)c.keys > MOST_TOKENS) {
+        c.bias = TERM_NONE; /* such planes are not */
+        c.mask = case_mask_is_array(&c) ? TERM_REGIONS : c.mask;
+    }
     return c;
 }
 
@@ -229,7 +200,7 @@ static void random_windows(void **state)
     random_state r = random_seeded(1);
     size_t planned = 0, large_ones = 0;
     for (size_t i = 0; i < 1600; i++) {
-        const test_case c = random_problem(&r);
+        const test_case c = random_problem(&r, (int)i);
         const winattn_desc d = case_desc(&c);
         char text[512];
         wa_problem p;
