@@ -251,7 +251,7 @@ static const char *broken_blocks(const wa_matrix_unit *unit,
     return broken;
 }
 
-/* The same of a sliding kernel, whose blocks are whatever windows are. */
+/* Blocks of a sliding kernel are what they are, however long windows are. */
 static const char *broken_turns(const wa_matrix_unit *unit,
                                 const wa_step *kernel, uint32_t down,
                                 uint32_t across)

@@ -92,7 +92,7 @@ static void words_of_options(void **state)
 
 /* ---- What compiles nothing ---- */
 
-/* Of each base, with the changes of either: the same kernels and options. */
+/* Each base has the same kernels and options, whichever change is made. */
 static const struct {
     const char *bases[7], *changes[8];
 } groups[] = {

@@ -4,7 +4,7 @@
 
 #define ARE(fields, a, b, c)                                                  \
     IS(fields[0], a), IS(fields[1], b), IS(fields[2], c)
-/* Of a grid the window is its batch. */
+/* The window of a grid is its batch. */
 #define STRIDES_ARE(id, window, axis_1, row, head, column)                    \
     IS(tensor[id].stride[WA_WINDOW], window),                                 \
         IS(tensor[id].stride[WA_AXIS_0], 0),                                  \

@@ -29,7 +29,7 @@ typedef struct field_value {
 #field, offsetof(type, field), sizeof(((type *)0)->field),            \
             (uint64_t)(value)                                                 \
     }
-/* Of what is described; and of the problem that is read. */
+/* A field of what is described, or of the problem that is read. */
 #define FIELD(field, value) VALUE_OF(winattn_desc, field, value)
 #define IS(field, value) VALUE_OF(wa_problem, field, value)
 #define NAN_BITS 0x7fc00000

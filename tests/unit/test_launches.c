@@ -77,7 +77,7 @@ cl_int CL_API_CALL clEnqueueNDRangeKernel(
     return CL_SUCCESS;
 }
 
-/* Of a queue in order. */
+/* The queue is in order. */
 cl_int CL_API_CALL clGetCommandQueueInfo(cl_command_queue queue,
                                          cl_command_queue_info what,
                                          size_t size, void *value,
@@ -212,8 +212,8 @@ static void launch_gradients(const wa_problem *p, const wa_plan *plan)
 
 /* ---- A device of one compute unit ---- */
 
-/* As one that says it has none; then all plans launch something, and come to
- * an end. */
+/* So is one that says it has none: all plans launch something, and come to an
+ * end. */
 static void one_compute_unit(void **state)
 {
     (void)state;

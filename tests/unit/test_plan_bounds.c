@@ -147,7 +147,7 @@ static int size_up_to(random_state *r, int most)
     return size < (unsigned)most ? (int)size : most;
 }
 
-/* Of up to 8 windows along each axis. */
+/* Maps have up to 8 windows along each axis. */
 static void stretch_grid(random_state *r, test_case *c)
 {
     int left = MOST_TOKENS;

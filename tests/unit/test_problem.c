@@ -52,7 +52,7 @@ void set_fields(winattn_desc *d, const field_value *fields, size_t count)
     }
 }
 
-/* Of 1, 4 or 8 bytes. */
+/* A number of 1, 4 or 8 bytes. */
 static uint64_t number_at(const void *at, size_t size)
 {
     uint64_t number;
@@ -234,7 +234,7 @@ static void table_as_a_bias(void **state)
     assert_false(dense.table.used);
 }
 
-/* As table_position of cl/common/weights.h. */
+/* What table_position of cl/common/weights.h says. */
 static uint32_t place_of(const wa_table *table, uint32_t token)
 {
     const uint32_t last = table->window[2], middle = table->window[1];
