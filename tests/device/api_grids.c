@@ -16,7 +16,6 @@ static const size_t sum_count[SUMS] = {ENTRIES * HEADS, HEADS *DIM,
 /* A backward pass with a table whose index is gone when the plan is made. */
 static winattn_plan *plan_with_index(int windows)
 {
-    winattn_plan *plan;
     cl_int *index = calloc(TOKENS * TOKENS, sizeof *index);
     assert_non_null(index);
     const winattn_desc d = {.struct_size = sizeof d,
@@ -33,8 +32,7 @@ static winattn_plan *plan_with_index(int windows)
                             .table = {.index = index, .entries = ENTRIES}};
     for (int i = 0; i < TOKENS * TOKENS; i++)
         index[i] = i % 3; /* entries 3 and 4 are nobody's */
-    assert_int_equal(winattn_plan_create(device.context, device.id, &d, &plan),
-                     WINATTN_SUCCESS);
+    winattn_plan *plan = make_plan(&d);
     memset(index, -1, TOKENS * TOKENS * sizeof *index);
     free(index);
     return plan;
@@ -132,7 +130,7 @@ static void pad_columns(void **state)
         .head_dim = 3,
         .grid = {.axes = 1, .size = {5}, .window = {4}, .batch = 1},
         .k = {.axis = {6}, .head = 1, .column = 2}};
-    winattn_plan *plan;
+    winattn_plan *plan = make_plan(&d);
     const winattn_tensor in = {new_buffer(5 * 6 * 4, NULL), 0};
     const winattn_tensor out = {new_buffer(5 * 6 * 4, NULL), 0};
     winattn_forward f = {.struct_size = sizeof f,
@@ -141,8 +139,6 @@ static void pad_columns(void **state)
                          .v = in,
                          .pad_v = in,
                          .o = out};
-    assert_int_equal(winattn_plan_create(device.context, device.id, &d, &plan),
-                     WINATTN_SUCCESS);
     assert_int_equal(
         winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
         WINATTN_SUCCESS);

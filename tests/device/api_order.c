@@ -10,15 +10,10 @@ static void no_windows(void **state)
     (void)state;
     const test_case c = parsed("windows=0");
     const winattn_desc desc = case_desc(&c);
-    winattn_plan *plan;
-    winattn_forward f;
+    winattn_plan *plan = make_plan(&desc);
+    const winattn_forward f = {.struct_size = sizeof f}; /* no buffers */
     cl_event event = NULL, gate;
     cl_int error, done = CL_QUEUED;
-    memset(&f, 0, sizeof f);
-    f.struct_size = sizeof f; /* no buffers at all */
-    assert_int_equal(
-        winattn_plan_create(device.context, device.id, &desc, &plan),
-        WINATTN_SUCCESS);
     assert_int_equal(
         winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
         WINATTN_SUCCESS);
@@ -86,9 +81,7 @@ static void destroy_early(void **state)
 {
     (void)state;
     fixture f = set_up("windows=20 heads=3");
-    assert_int_equal(winattn_enqueue_forward(f.plan, device.queue, &f.forward,
-                                             0, NULL, NULL),
-                     WINATTN_SUCCESS);
+    enqueue_forward(&f, f.plan);
     winattn_plan_destroy(f.plan);
     f.plan = NULL;
     assert_correct(&f);

@@ -138,12 +138,9 @@ static void describes_nothing(void **state)
             parsed(rows[i].on_grid ? "grid=1 size=8 window=4 dim=4 seed=1"
                                    : "queries=4 dim=4");
         winattn_desc desc = case_desc(&c);
-        winattn_plan *plan;
         if (rows[i].is_forgotten)
             desc.windows = desc.grid.batch = 0;
-        assert_int_equal(
-            winattn_plan_create(device.context, device.id, &desc, &plan),
-            WINATTN_SUCCESS);
+        winattn_plan *plan = make_plan(&desc);
         assert_int_equal(winattn_plan_describe(plan, sizeof text, text, NULL),
                          WINATTN_SUCCESS);
         if (rows[i].line
@@ -160,24 +157,16 @@ static void tf32_may_be_allowed(void **state)
 {
     (void)state;
     char text[2][4096];
-    const wa_matrix_unit *unit;
-    wa_session *session;
-    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
-                     WINATTN_SUCCESS);
-    unit = wa_session_device(session)->matrix_unit;
-    wa_session_release(session);
     for (int allowed = 0; allowed < 2; allowed++) {
         fixture f = set_up(allowed ? "tf32=1 bias=same" : "bias=same");
         assert_int_equal(winattn_plan_describe(f.plan, sizeof text[allowed],
                                                text[allowed], NULL),
                          WINATTN_SUCCESS);
-        assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
-                                                 &f.forward, 0, NULL, NULL),
-                         WINATTN_SUCCESS);
+        enqueue_forward(&f, f.plan);
         assert_correct(&f);
         tear_down(&f);
     }
-    if (unit && unit->has_tf32)
+    if (has_fragments(WINATTN_FP32))
         assert_non_null(strstr(text[1], "TF32"));
     else
         assert_string_equal(text[1], text[0]);
@@ -193,17 +182,13 @@ static void programs_are_shared(void **state)
     for (int i = 0; i < 3; i++) {
         desc.windows = (cl_ulong)(10 * i + 1);
         desc.scale = 1.0f + (float)i;
-        assert_int_equal(
-            winattn_plan_create(device.context, device.id, &desc, &plans[i]),
-            WINATTN_SUCCESS);
+        plans[i] = make_plan(&desc);
     }
     assert_int_equal(wa_programs_built(), before + 1);
     for (int i = 0; i < 3; i++)
         winattn_plan_destroy(plans[i]);
     /* gone with the last plan */
-    assert_int_equal(
-        winattn_plan_create(device.context, device.id, &desc, &plans[0]),
-        WINATTN_SUCCESS);
+    plans[0] = make_plan(&desc);
     assert_int_equal(wa_programs_built(), before + 2);
     winattn_plan_destroy(plans[0]);
 }
@@ -221,9 +206,7 @@ static void build_failure(void **state)
     assert_true(strlen(winattn_last_build_log()) > 10);
     /* the next call that works forgets it */
     desc.build_options = NULL;
-    assert_int_equal(
-        winattn_plan_create(device.context, device.id, &desc, &plan),
-        WINATTN_SUCCESS);
+    plan = make_plan(&desc);
     assert_string_equal(winattn_last_build_log(), "");
     assert_string_equal(winattn_last_reason(), "");
     winattn_plan_destroy(plan);
@@ -249,9 +232,7 @@ static void falls_back(void **state)
     winattn_plan_describe(plan, sizeof text, text, NULL);
     assert_non_null(strstr(text, cpu_first ? "tier: local" : "tier: cpu"));
     assert_non_null(strstr(text, "CL_BUILD_PROGRAM_FAILURE"));
-    assert_int_equal(
-        winattn_enqueue_forward(plan, device.queue, &f.forward, 0, NULL, NULL),
-        WINATTN_SUCCESS);
+    enqueue_forward(&f, plan);
     assert_correct(&f);
     winattn_plan_destroy(plan);
     tear_down(&f);

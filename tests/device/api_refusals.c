@@ -236,7 +236,7 @@ static void calls_are_checked(void **state)
 static void queue_of_other_device(void **state)
 {
     (void)state;
-    cl_device_id parts[2], both[2];
+    cl_device_id parts[2];
     cl_uint count = 0;
     cl_int error;
     const cl_device_partition_property one_each[] = {
@@ -250,19 +250,16 @@ static void queue_of_other_device(void **state)
             CL_SUCCESS ||
         count < 2)
         skip();
-    both[0] = parts[0];
-    both[1] = parts[1];
-    cl_context context = clCreateContext(NULL, 2, both, NULL, NULL, &error);
+    cl_context context = clCreateContext(NULL, 2, parts, NULL, NULL, &error);
     assert_int_equal(error, CL_SUCCESS);
-    cl_command_queue queue = clCreateCommandQueue(context, both[1], 0, &error);
+    cl_command_queue queue =
+        clCreateCommandQueue(context, parts[1], 0, &error);
     assert_int_equal(error, CL_SUCCESS);
     const test_case c = parsed("");
     const winattn_desc desc = case_desc(&c);
     winattn_plan *plan;
-    winattn_forward f;
-    memset(&f, 0, sizeof f);
-    f.struct_size = sizeof f;
-    assert_int_equal(winattn_plan_create(context, both[0], &desc, &plan),
+    const winattn_forward f = {.struct_size = sizeof f};
+    assert_int_equal(winattn_plan_create(context, parts[0], &desc, &plan),
                      WINATTN_SUCCESS);
     assert_status(winattn_enqueue_forward(plan, queue, &f, 0, NULL, NULL),
                   WINATTN_INVALID_QUEUE, "device");

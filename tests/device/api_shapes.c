@@ -45,7 +45,7 @@ static void measured_shapes(void **state)
                  rows[i].kernel, told.name, rows[i].row);
         if (winattn_load_tuning(text) != WINATTN_SUCCESS)
             fail_msg("%s: %s", text, winattn_last_reason());
-        if (!case_run(&device, device.queue, &c, 0, &result))
+        if (!case_run(&device, &c, &result))
             fail_msg("%s: %s", rows[i].row, result.failure);
         fixture f = set_up(rows[i].text);
         plan_text(f.plan, text);
@@ -102,9 +102,7 @@ static void unit_is_tested_once(void **state)
         assert_non_null(strstr(text, "tier: matrix\n"));
         assert_non_null(strstr(text, "kernel: forward_matrix_"));
         assert_int_equal(wa_programs_built(), before + built[i]);
-        assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
-                                                 &f.forward, 0, NULL, NULL),
-                         WINATTN_SUCCESS);
+        enqueue_forward(&f, f.plan);
         assert_correct(&f);
         tear_down(&f);
     }
@@ -124,20 +122,15 @@ static void wrong_unit_is_refused(void **state)
     char text[4096];
     f.desc.build_options = "-DSLOT_KEY(k)=((k)^1)";
     for (int round = 0; round < 2; round++) {
-        winattn_plan *plan;
         f.desc.tier = WINATTN_TIER_AUTO;
-        assert_int_equal(
-            winattn_plan_create(device.context, device.id, &f.desc, &plan),
-            WINATTN_SUCCESS);
+        winattn_plan *plan = make_plan(&f.desc);
         assert_string_equal(winattn_last_reason(), "");
         plan_text(plan, text);
         assert_non_null(strstr(text, "tier: local\n"));
         const char *line = strstr(text, "tier matrix not taken: ");
         assert_non_null(line);
         assert_non_null(strstr(line, reason));
-        assert_int_equal(winattn_enqueue_forward(plan, device.queue,
-                                                 &f.forward, 0, NULL, NULL),
-                         WINATTN_SUCCESS);
+        enqueue_forward(&f, plan);
         winattn_plan_destroy(plan);
         f.desc.tier = WINATTN_TIER_MATRIX;
         assert_status(
@@ -158,13 +151,10 @@ static void matrix_has_both_passes(void **state)
     wa_session *session = fragment_session();
     fixture f = set_up("dtype=fp16 queries=7 windows=3 heads=1");
     char text[4096];
-    winattn_plan *plan;
     case_result result;
     f.desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
     f.desc.tier = WINATTN_TIER_MATRIX;
-    assert_int_equal(
-        winattn_plan_create(device.context, device.id, &f.desc, &plan),
-        WINATTN_SUCCESS);
+    winattn_plan *plan = make_plan(&f.desc);
     plan_text(plan, text);
     assert_non_null(strstr(text, "tier: matrix\n"));
     assert_non_null(strstr(text, "backward tier: matrix\n"));
@@ -172,15 +162,13 @@ static void matrix_has_both_passes(void **state)
     winattn_plan_destroy(plan);
     const test_case c = parsed("pass=backward tier=matrix dtype=fp16 "
                                "queries=18 windows=5 heads=2 bias=same");
-    if (!case_run(&device, device.queue, &c, 0, &result))
+    if (!case_run(&device, &c, &result))
         fail_msg("%s", result.failure);
     if (!has_fragments(WINATTN_FP32)) { /* an option spoils no mma */
         f.desc.passes = WINATTN_PASS_BACKWARD;
         f.desc.tier = WINATTN_TIER_AUTO;
         f.desc.build_options = "-DSLOT_KEY(k)=((k)^1)";
-        assert_int_equal(
-            winattn_plan_create(device.context, device.id, &f.desc, &plan),
-            WINATTN_SUCCESS);
+        plan = make_plan(&f.desc);
         plan_text(plan, text);
         assert_non_null(strstr(text, "backward tier: local\n"));
         assert_non_null(

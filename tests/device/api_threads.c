@@ -39,7 +39,7 @@ static void *use_plan(void *argument)
         if (winattn_enqueue_forward(w->plan, queue, &f, 0, NULL, NULL) !=
             WINATTN_SUCCESS)
             w->failure = "enqueue failed";
-        else if (!buffers_check(queue, data, &b, 0, &result)) {
+        else if (!buffers_check(queue, data, &b, &result)) {
             memcpy(w->text, result.failure, sizeof w->text);
             w->failure = w->text;
         }

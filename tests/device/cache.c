@@ -24,6 +24,12 @@ uint32_t random_below(uint64_t *state, uint32_t limit)
     return (uint32_t)((*state >> 33) % limit);
 }
 
+void use_folder(const char *name, char folder[4200])
+{
+    snprintf(folder, 4200, "%s", folder_named(name));
+    winattn_set_cache_dir(folder);
+}
+
 int for_files(const char *folder, void (*visit)(const char *path, void *data),
               void *data)
 {
@@ -98,9 +104,7 @@ void run_here(const char *text, outcome *result)
     result->built = wa_programs_built() - before;
     assert_string_equal(winattn_last_reason(), "");
     describe_origin(f.plan, result->origin);
-    assert_int_equal(winattn_enqueue_forward(f.plan, device.queue, &f.forward,
-                                             0, NULL, NULL),
-                     WINATTN_SUCCESS);
+    enqueue_forward(&f, f.plan);
     assert_correct(&f);
     const int o = f.data->tensor[T_O].buffer;
     const size_t size = f.data->buffer[o].size;
@@ -125,8 +129,7 @@ bool gives_binaries(void)
     outcome first;
     if (known < 0) {
         char folder[4200];
-        snprintf(folder, sizeof folder, "%s", folder_named("tried"));
-        winattn_set_cache_dir(folder);
+        use_folder("tried", folder);
         run_here(CPU_CASE, &first);
         known = for_files(folder, NULL, NULL) > 0;
         if (!known)

@@ -15,6 +15,9 @@ uint32_t random_below(uint64_t *state, uint32_t limit);
 
 /* ---- Files ---- */
 
+/* The cache's folder from now on, of that name in the scratch folder. */
+void use_folder(const char *name, char folder[4200]);
+
 /* Calls for each of the cache's files in the folder; returns how many there
  * are. */
 int for_files(const char *folder, void (*visit)(const char *path, void *data),

@@ -52,8 +52,7 @@ static void stores_and_loads(void **state)
     (void)state;
     char folder[4200], path[4600], other[4600];
     struct stat info;
-    snprintf(folder, sizeof folder, "%s", folder_named("a/b/c"));
-    assert_int_equal(winattn_set_cache_dir(folder), WINATTN_SUCCESS);
+    use_folder("a/b/c", folder);
     assert_not_cached("one");
     assert_int_equal(stat(folder, &info), -1); /* reading makes nothing */
     assert_true(wa_cache_stores());
@@ -91,8 +90,7 @@ static void what_others_write_is_not_loaded(void **state)
     } open_to[] = {{0777, "everybody"}, {0770, "group"}, {0702, "everybody"}};
     (void)state;
     char folder[4200], path[4600], moved[4600];
-    snprintf(folder, sizeof folder, "%s", folder_named("open"));
-    winattn_set_cache_dir(folder);
+    use_folder("open", folder);
     assert_null(wa_cache_trouble()); /* it will be made */
     store_text("key", "own");
     path_of_key(folder, "key", path);
@@ -132,29 +130,18 @@ static void what_others_write_is_not_loaded(void **state)
 }
 #endif
 
-static void damaged_files_are_rewritten(void **state)
+/* All other damage is that of its bytes (cache_bytes.c). */
+static void folders_are_no_files(void **state)
 {
     (void)state;
     char folder[4200], path[4600];
-    unsigned char *bytes;
-    size_t size;
-    snprintf(folder, sizeof folder, "%s", folder_named("damaged"));
-    winattn_set_cache_dir(folder);
+    use_folder("damaged", folder);
     store_text("key", "some binary");
     path_of_key(folder, "key", path);
-    assert_int_equal(wa_file_read(path, 4096, &bytes, &size), WA_FILE_READ);
-    write_bytes(path, bytes, size - 1);
+    write_bytes(path, "some", 4);
     assert_not_cached("key");
     store_text("key", "some binary");
     assert_cached("key", "some binary");
-    /* something after the end */
-    bytes = realloc(bytes, size + 1);
-    assert_non_null(bytes);
-    bytes[size] = 0;
-    write_bytes(path, bytes, size + 1);
-    assert_not_cached("key");
-    free(bytes);
-    /* no file, but a folder */
     remove(path);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_not_cached("key");
@@ -195,18 +182,15 @@ static struct {
 
 static void name_places(void)
 {
-    snprintf(places.api, sizeof places.api, "%s", folder_named("api"));
-    snprintf(places.variable, sizeof places.variable, "%s",
-             folder_named("variable"));
-    snprintf(places.xdg, sizeof places.xdg, "%s", folder_named("xdg"));
-    snprintf(places.below_xdg, sizeof places.below_xdg, "%s/winattn",
-             places.xdg);
-    snprintf(places.home, sizeof places.home, "%s", folder_named("home"));
+    use_folder("api", places.api);
+    use_folder("variable", places.variable);
+    use_folder("xdg", places.xdg);
+    use_folder("home", places.home);
     snprintf(places.below_home, sizeof places.below_home, "%s" BELOW_HOME,
              places.home);
-    if (!KNOWS_XDG)
-        snprintf(places.below_xdg, sizeof places.below_xdg, "%s",
-                 places.below_home);
+    snprintf(places.below_xdg, sizeof places.below_xdg, "%s%s",
+             KNOWS_XDG ? places.xdg : places.below_home,
+             KNOWS_XDG ? "/winattn" : "");
 }
 
 static void first_named_is_taken(void)
@@ -321,8 +305,7 @@ static void oldest_go_first(void **state)
     (void)state;
     char folder[4200], path[4600], foreign[4600], fresh[4600], left[4600],
         key[16], text[101];
-    snprintf(folder, sizeof folder, "%s", folder_named("pruned"));
-    winattn_set_cache_dir(folder);
+    use_folder("pruned", folder);
     memset(text, 'x', 100);
     text[100] = 0;
     struct stat info;
@@ -390,8 +373,7 @@ static void writers_do_not_meet(void **state)
 {
     (void)state;
     char folder[4200];
-    snprintf(folder, sizeof folder, "%s", folder_named("hammered"));
-    winattn_set_cache_dir(folder);
+    use_folder("hammered", folder);
     store_text("hammered", "x");
     const pid_t children[2] = {start_child("hammer", folder),
                                start_child("hammer", folder)};
@@ -417,7 +399,7 @@ static const struct CMUnitTest tests[] = {
 #ifndef _WIN32
     cmocka_unit_test(what_others_write_is_not_loaded),
 #endif
-    cmocka_unit_test(damaged_files_are_rewritten),
+    cmocka_unit_test(folders_are_no_files),
     cmocka_unit_test(folder_is_chosen),
     cmocka_unit_test(folder_cannot_be_made),
     cmocka_unit_test(oldest_go_first),

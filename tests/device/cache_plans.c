@@ -6,6 +6,7 @@
 
 #include "base/os.h"
 #include "cache.h"
+#include "kit/fixture.h"
 #include "program/cache_record.h"
 
 static void warm_is_like_cold(void **state)
@@ -52,9 +53,7 @@ static void options_matter(void **state)
     const char *const options[] = {"-DUNUSED=1", "-DUNUSED=2"};
     for (int i = 0; i < 4; i++) {
         desc.build_options = options[i % 2];
-        assert_int_equal(
-            winattn_plan_create(device.context, device.id, &desc, &plan),
-            WINATTN_SUCCESS);
+        plan = make_plan(&desc);
         describe_origin(plan, origin);
         assert_string_equal(origin,
                             i < 2 ? "compiled from source" : "from the cache");
@@ -69,77 +68,58 @@ static void options_matter(void **state)
     }
 }
 
-/* What is done to a file. */
-typedef enum damage {
-    EMPTY,
-    CUT,
-    FLIPPED,
-    FOREIGN,    /* sound, but of another key */
-    NO_PROGRAM, /* sound, but the driver must refuse it */
-    DAMAGES
-} damage;
-
-static void spoil(const char *path, void *data)
+/* Flips a bit of a file. */
+static void flip(const char *path, void *unused)
 {
-    const damage how = *(const damage *)data;
-    unsigned char *bytes, *bad;
+    unsigned char *bytes;
     size_t size;
-    wa_cache_record record;
-    static unsigned char rubbish[16384];
+    (void)unused;
     assert_int_equal(wa_file_read(path, SIZE_MAX, &bytes, &size),
                      WA_FILE_READ);
-    assert_null(wa_cache_record_read(bytes, size, &record));
-    switch (how) {
-    case EMPTY:
-        write_bytes(path, bytes, 0);
-        break;
-    case CUT:
-        write_bytes(path, bytes, size / 2);
-        break;
-    case FLIPPED:
-        bytes[size - 100] ^= 4;
-        write_bytes(path, bytes, size);
-        break;
-    case FOREIGN:
-        record.key_size--;
-        bad = malloc(size);
-        assert_non_null(bad);
-        wa_cache_record_write(&record, bad);
-        write_bytes(path, bad, wa_cache_record_size(&record));
-        free(bad);
-        break;
-    case NO_PROGRAM:
-        for (size_t i = 0; i < sizeof rubbish; i++)
-            rubbish[i] = (unsigned char)(i * 2654435761u >> 13);
-        record.binary = rubbish;
-        record.binary_size = sizeof rubbish;
-        bad = malloc(wa_cache_record_size(&record));
-        assert_non_null(bad);
-        wa_cache_record_write(&record, bad);
-        write_bytes(path, bad, wa_cache_record_size(&record));
-        free(bad);
-        break;
-    case DAMAGES:
-        break;
-    }
+    bytes[size - 100] ^= 4;
+    write_bytes(path, bytes, size);
     free(bytes);
 }
 
+/* Leaves a sound file of a program that the driver must refuse. */
+static void replace_program(const char *path, void *unused)
+{
+    static unsigned char rubbish[16384];
+    unsigned char *bytes;
+    size_t size;
+    wa_cache_record record;
+    (void)unused;
+    assert_int_equal(wa_file_read(path, SIZE_MAX, &bytes, &size),
+                     WA_FILE_READ);
+    assert_null(wa_cache_record_read(bytes, size, &record));
+    for (size_t i = 0; i < sizeof rubbish; i++)
+        rubbish[i] = (unsigned char)(i * 2654435761u >> 13);
+    record.binary = rubbish;
+    record.binary_size = sizeof rubbish;
+    unsigned char *bad = malloc(wa_cache_record_size(&record));
+    assert_non_null(bad);
+    wa_cache_record_write(&record, bad);
+    write_bytes(path, bad, wa_cache_record_size(&record));
+    free(bad);
+    free(bytes);
+}
+
+/* Which bytes are damage, cache_bytes.c says, and cache_folder.c of files. */
 static void damaged_programs_are_rebuilt(void **state)
 {
     (void)state;
+    static void (*const spoil[])(const char *, void *) = {flip,
+                                                          replace_program};
     outcome good, again;
     char folder[4200];
     if (!gives_binaries())
         skip();
-    snprintf(folder, sizeof folder, "%s", folder_named("spoilt"));
-    winattn_set_cache_dir(folder);
+    use_folder("spoilt", folder);
     run_here(CPU_CASE, &good);
-    for (damage how = 0; how < DAMAGES; how++) {
-        /* rusticl 22.3 aborts the process instead */
-        if (how == NO_PROGRAM && strncmp(device.name, "rusticl", 7) == 0)
-            continue;
-        assert_true(for_files(folder, spoil, &how) > 0);
+    /* rusticl 22.3 aborts the process at a program that is none */
+    const bool aborts = strncmp(device.name, "rusticl", 7) == 0;
+    for (int i = 0; i < (aborts ? 1 : 2); i++) {
+        assert_true(for_files(folder, spoil[i], NULL) > 0);
         run_here(CPU_CASE, &again);
         assert_int_equal(again.built, 1);
         assert_memory_equal(again.o, good.o, sizeof good.o);

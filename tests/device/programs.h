@@ -16,23 +16,10 @@ typedef struct program_table {
     size_t count;
 } program_table;
 
-extern const program_table matrix_forward_programs;
-extern const program_table matrix_grid_programs;
-extern const program_table matrix_sliding_programs;
-extern const program_table matrix_shared_programs;
-extern const program_table matrix_whole_gradients;
-extern const program_table matrix_split_gradients;
-extern const program_table matrix_grid_gradients;
-extern const program_table matrix_sliding_gradients;
-extern const program_table local_forward_programs;
-extern const program_table local_grid_programs;
-extern const program_table local_backward_programs;
-extern const program_table local_grid_gradients;
-extern const program_table cpu_forward_programs;
-extern const program_table cpu_grid_programs;
-extern const program_table cpu_backward_programs;
-extern const program_table cpu_grid_gradients;
-extern const program_table hopper_forward_programs;
-extern const program_table hopper_backward_programs;
+#define PROGRAMS(rows) rows, sizeof(rows) / sizeof *(rows)
+
+/* A file each; the last one has no rows. */
+extern const program_table matrix_programs[], matrix_gradients[],
+    local_programs[], cpu_programs[], hopper_programs[];
 
 #endif

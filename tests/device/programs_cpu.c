@@ -3,10 +3,6 @@
  * divide and others, kinds of biases, masks, paddings and tables. */
 #include "programs.h"
 
-#define TABLE(name, pass, part, rows)                                         \
-    const program_table name = {pass, "cpu", part, rows,                      \
-                                sizeof rows / sizeof *rows}
-
 static const char *const forward[] = {
     "queries=1 dim=1",
     "queries=3 dim=3 bias=same",
@@ -29,7 +25,6 @@ static const char *const forward[] = {
     "variant=sliding block=16 dim=128",
     "variant=sliding block=16 dim=200",
 };
-TABLE(cpu_forward_programs, "forward", "windows", forward);
 
 #define GRIDS                                                                 \
     "grid=1 size=40 window=16 shift=5 mask=shift pads=3 dim=10",              \
@@ -57,7 +52,6 @@ TABLE(cpu_forward_programs, "forward", "windows", forward);
         "roll_first=1 padding=hidden variant=cosine logit_scale=2 dim=16 "    \
         "more=1"
 static const char *const grids[] = {GRIDS};
-TABLE(cpu_grid_programs, "forward", "grids", grids);
 
 static const char *const backward[] = {
     "queries=1 dim=1",
@@ -85,7 +79,6 @@ static const char *const backward[] = {
     "given=1 variant=sliding block=16 dim=64",
     "variant=sliding block=16 dim=128",
 };
-TABLE(cpu_backward_programs, "backward", "windows", backward);
 
 #define BY_POSITION " pairs=1 only=1 | launch=1"
 static const char *const grid_gradients[] = {
@@ -120,4 +113,11 @@ static const char *const grid_gradients[] = {
     "grid=2 size=8x8 window=2x2 shift=1x1 mask=shift bias=table_fp32 dim=4 "
     "| size=60x98 batch=2",
 };
-TABLE(cpu_grid_gradients, "backward", "grids", grid_gradients);
+
+const program_table cpu_programs[] = {
+    {"forward", "cpu", "windows", PROGRAMS(forward)},
+    {"forward", "cpu", "grids", PROGRAMS(grids)},
+    {"backward", "cpu", "windows", PROGRAMS(backward)},
+    {"backward", "cpu", "grids", PROGRAMS(grid_gradients)},
+    {.rows = NULL},
+};

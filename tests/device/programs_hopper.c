@@ -4,9 +4,6 @@
  * work-groups that go from window to window. */
 #include "programs.h"
 
-#define TABLE(name, pass, rows)                                               \
-    const program_table name = {pass, "auto", "wgmma", rows,                  \
-                                sizeof rows / sizeof *rows}
 #define WINDOW " only=1 kernel=window_forward_wgmma "
 #define SLIDING " only=1 kernel=sliding_forward_wgmma "
 static const char *const forward[] = {
@@ -60,7 +57,6 @@ static const char *const forward[] = {
     "kv_heads=2 windows=1 | queries=100 keys=330 block=100 first_block=30 "
     "window_blocks=2 sink=70 query_offset=230 heads=4 kv_heads=2",
 };
-TABLE(hopper_forward_programs, "forward", forward);
 
 #define WHOLE " only=1 kernel=window_gradients_wgmma "
 #define KEYS " only=1 kernel=window_keys_wgmma "
@@ -101,4 +97,9 @@ static const char *const backward[] = {
     "| d_lse=1 | queries=130 block=50 window_blocks=2 sink=10 heads=2 "
     "accumulate=5",
 };
-TABLE(hopper_backward_programs, "backward", backward);
+
+const program_table hopper_programs[] = {
+    {"forward", "auto", "wgmma", PROGRAMS(forward)},
+    {"backward", "auto", "wgmma", PROGRAMS(backward)},
+    {.rows = NULL},
+};

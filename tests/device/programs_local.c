@@ -3,10 +3,6 @@
  * choose. */
 #include "programs.h"
 
-#define TABLE(name, pass, part, rows)                                         \
-    const program_table name = {pass, "local", part, rows,                    \
-                                sizeof rows / sizeof *rows}
-
 /* Several stages of keys and channels, several work-items to a row, several
  * teams to a work-group, blocks of keys that stream, sizes that divide
  * nothing. */
@@ -51,7 +47,6 @@ static const char *const forward[] = {
     "variant=cosine logit_scale=1 queries=30 dim=100",
     "queries=17 keys=300 dim=64 mask=fp32 mask_windows=1",
 };
-TABLE(local_forward_programs, "forward", "windows", forward);
 
 /* Padding, regions and tables of each kind. */
 static const char *const grids[] = {
@@ -75,7 +70,6 @@ static const char *const grids[] = {
     "grid=2 size=9x8 window=4x4 mask=regions mask_windows=6 pads=3 dim=16",
     "queries=20 keys=30 table=6x6 sliced=1 bias=table_fp32 dim=16",
 };
-TABLE(local_grid_programs, "forward", "grids", grids);
 
 /* Registers: enough for every shape here, so that sums of dBias stay in them
  * where a kernel can do that. Fewer: they do not. */
@@ -159,7 +153,6 @@ static const char *const backward[] = {
     "given=1 variant=sliding dtype=fp16 dim=20 block=16 "
     "| queries=150 block=50 data=dominant windows=1 heads=2",
 };
-TABLE(local_backward_programs, "backward", "windows", backward);
 
 static const char *const grid_gradients[] = {
     MANY "grid=2 size=5x7 window=3x4 shift=1x2 dim=8 mask=shift "
@@ -181,4 +174,11 @@ static const char *const grid_gradients[] = {
     "roll_first=1 padding=hidden variant=cosine logit_scale=2 dim=16 more=1",
     "grid=2 size=9x8 window=4x4 mask=same mask_windows=6 pads=3 dim=16",
 };
-TABLE(local_grid_gradients, "backward", "grids", grid_gradients);
+
+const program_table local_programs[] = {
+    {"forward", "local", "windows", PROGRAMS(forward)},
+    {"forward", "local", "grids", PROGRAMS(grids)},
+    {"backward", "local", "windows", PROGRAMS(backward)},
+    {"backward", "local", "grids", PROGRAMS(grid_gradients)},
+    {.rows = NULL},
+};

@@ -8,9 +8,6 @@
 #include "programs.h"
 
 #define ALL "999"
-#define TABLE(name, part, rows)                                               \
-    const program_table name = {"backward", "matrix", part, rows,             \
-                                sizeof rows / sizeof *rows}
 
 static const char *const whole[] = {
     /* one tile, filled and not */
@@ -95,7 +92,6 @@ static const char *const whole[] = {
     "given=1 variant=cosine logit_scale=2.3 queries=33 keys=50 dim=40 "
     "bias=same shape=0:1:1:1:1:1:1 more=2 | given=2 data=dominant",
 };
-TABLE(matrix_whole_gradients, "whole", whole);
 
 /* Rows and keys in kernels of their own. */
 static const char *const split[] = {
@@ -162,7 +158,6 @@ static const char *const split[] = {
     "bias=same shape=1:2:1:2:1:0:0:2:1:2:1:1:1:1:0 more=3 "
     "| given=2 data=common windows=3",
 };
-TABLE(matrix_split_gradients, "split", split);
 
 /* Padding, regions and tables of each kind. */
 static const char *const grids[] = {
@@ -203,7 +198,6 @@ static const char *const grids[] = {
     "entries=9 mask=same mask_windows=2 shape=0:1:1:1:1:1:2:" ALL
     ":0:0:1:1:1:0:1",
 };
-TABLE(matrix_grid_gradients, "grids", grids);
 
 /* Turns of a wave instead of tiles of rows or keys. */
 static const char *const sliding[] = {
@@ -228,4 +222,11 @@ static const char *const sliding[] = {
     "given=1 variant=sliding dim=20 block=16 more=2 "
     "| queries=150 block=50 data=dominant windows=1 heads=2",
 };
-TABLE(matrix_sliding_gradients, "sliding", sliding);
+
+const program_table matrix_gradients[] = {
+    {"backward", "matrix", "whole", PROGRAMS(whole)},
+    {"backward", "matrix", "split", PROGRAMS(split)},
+    {"backward", "matrix", "grids", PROGRAMS(grids)},
+    {"backward", "matrix", "sliding", PROGRAMS(sliding)},
+    {.rows = NULL},
+};

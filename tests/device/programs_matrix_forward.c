@@ -5,10 +5,6 @@
  * subtiles of shapes count tiles: 0 is all of them. */
 #include "programs.h"
 
-#define TABLE(name, part, rows)                                               \
-    const program_table name = {"forward", "matrix", part, rows,              \
-                                sizeof rows / sizeof *rows}
-
 static const char *const windows[] = {
     /* one tile, filled and not */
     "queries=16 dim=16",
@@ -67,7 +63,6 @@ static const char *const windows[] = {
     "shape=0:1:2:1:2:1:3",
     "queries=49 dim=32 mask=fp32 mask_windows=1",
 };
-TABLE(matrix_forward_programs, "windows", windows);
 
 /* Bias and mask in registers, regions compared, bias and mask kept by window,
  * padding of each kind; many grids, so that windows come sorted. */
@@ -94,7 +89,6 @@ static const char *const grids[] = {
     "grid=3 size=5x9x7 window=2x4x3 table=4x4x5 sliced=1 bias=table_same "
     "pads=3 dim=8",
 };
-TABLE(matrix_grid_programs, "grids", grids);
 
 static const char *const sliding[] = {
     "variant=sliding dim=16 block=16 shape=1:1:1:1:1:1:0",
@@ -106,7 +100,6 @@ static const char *const sliding[] = {
     "variant=sliding dim=16 block=16 shape=2:1:2:1:3:1:0",
     "variant=sliding dim=200 block=16",
 };
-TABLE(matrix_sliding_programs, "sliding", sliding);
 
 /* So many work-groups, which the device holds at once, go on from one block of
  * rows and one head to others. */
@@ -135,4 +128,11 @@ static const char *const shared[] = {
     "grid=2 size=6x10 window=4x4 shift=1x1 mask=shift bias=table_fp32 "
     "padding=hidden heads=5 dim=16 batch=9 groups=2 shape=0:0:1:2:2:1:2",
 };
-TABLE(matrix_shared_programs, "shared", shared);
+
+const program_table matrix_programs[] = {
+    {"forward", "matrix", "windows", PROGRAMS(windows)},
+    {"forward", "matrix", "grids", PROGRAMS(grids)},
+    {"forward", "matrix", "sliding", PROGRAMS(sliding)},
+    {"forward", "matrix", "shared", PROGRAMS(shared)},
+    {.rows = NULL},
+};

@@ -152,6 +152,8 @@ void random_program(int seed, int pass, int tier, test_case *c, demand *d)
                 continue;
         } else if (tier == WINATTN_TIER_LOCAL) {
             draw_local(&r, pass, c, d);
+        } else if (tier == WINATTN_TIER_AUTO) {
+            *c = case_random_wgmma(seed, pass);
         } else if (random_int(&r, 0, 2) == 0) {
             *c = case_random_grid(seed, tier, pass);
         } else {

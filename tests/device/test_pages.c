@@ -119,28 +119,16 @@ static const char *buffer_name(const case_buffers *d, int buffer)
     return tensor_names[id];
 }
 
-#define FOR_ELEMENTS(t, w, h, i, x)                                           \
-    for (size_t w = 0; w < (t)->extent[0]; w++)                               \
-        for (size_t h = 0; h < (t)->extent[1]; h++)                           \
-            for (size_t i = 0; i < (t)->extent[2]; i++)                       \
-                for (size_t x = 0; x < (t)->extent[3]; x++)
-
 /* Writes a tensor's values to its memory; then those that share an element
  * get what is there. */
 static void write_tensor(tensor_data *t, unsigned char *at)
 {
-    double *value = t->value;
-    FOR_ELEMENTS(t, w, h, i, x)
-    {
-        kind_write(t->kind, value ? *value++ : NAN,
-                   at + data_at(t, w, h, i, x));
-    }
-    value = t->value;
-    if (value)
-        FOR_ELEMENTS(t, w, h, i, x)
-        {
-            *value++ = kind_read(t->kind, at + data_at(t, w, h, i, x));
-        }
+    const size_t count = data_count(t);
+    for (size_t i = 0; i < count; i++)
+        kind_write(t->kind, t->value ? t->value[i] : NAN,
+                   at + data_place_of(t, i));
+    for (size_t i = 0; t->value && i < count; i++)
+        t->value[i] = kind_read(t->kind, at + data_place_of(t, i));
 }
 
 static cl_mem wrap(const guarded_area *area)
@@ -157,8 +145,7 @@ static cl_mem wrap(const guarded_area *area)
 
 static void count_beyond(const tensor_data *t)
 {
-    const size_t last = data_at(t, t->extent[0] - 1, t->extent[1] - 1,
-                                t->extent[2] - 1, t->extent[3] - 1);
+    const size_t last = data_place_of(t, data_count(t) - 1);
     beyond += (last - t->offset) / kind_size(t->kind) >> 32 != 0;
 }
 
@@ -256,17 +243,11 @@ static void take_results(const case_buffers *d, const places *p,
     for (int id = 0; id < TENSORS; id++) {
         const tensor_data *t = &d->tensor[id];
         const unsigned char *bytes = p->area[t->buffer].at;
-        const double *was = t->value;
-        double *to = out->value[id];
-        if (!t->used)
-            continue;
-        FOR_ELEMENTS(t, w, h, i, x)
-        {
-            const double now =
-                kind_read(t->kind, bytes + data_at(t, w, h, i, x));
+        for (size_t i = 0; t->used && i < data_count(t); i++) {
+            const double now = kind_read(t->kind, bytes + data_place_of(t, i));
             if (t->is_output)
-                *to++ = now;
-            else if (now != *was++)
+                out->value[id][i] = now;
+            else if (now != t->value[i])
                 fail_msg("%s\nan input was written: %s", doing,
                          tensor_names[id]);
         }
@@ -280,11 +261,8 @@ static void check_gaps(const case_buffers *d, places *p)
     for (int id = 0; id < TENSORS; id++) {
         const tensor_data *t = &d->tensor[id];
         const size_t size = kind_size(t->kind);
-        if (!t->used || !t->is_output)
-            continue;
-        FOR_ELEMENTS(t, w, h, i, x)
-        {
-            const size_t at = data_at(t, w, h, i, x);
+        for (size_t i = 0; t->used && t->is_output && i < data_count(t); i++) {
+            const size_t at = data_place_of(t, i);
             memcpy(p->area[t->buffer].at + at, p->before[t->buffer] + at,
                    size);
         }
@@ -311,8 +289,8 @@ static case_outputs run_contiguous(const case_buffers *d, const test_case *c)
     data_write(plain);
     memset(&result, 0, sizeof result);
     assert_true(buffers_create(&device, plain, &b));
-    if (!buffers_run(&device, device.queue, plain, &b, 1, &result) ||
-        !buffers_check(device.queue, plain, &b, 0, &result))
+    if (!buffers_run(&device, plain, &b, 1, &result) ||
+        !buffers_check(device.queue, plain, &b, &result))
         fail_msg("%s\ncontiguous: %s", doing, result.failure);
     case_outputs out = outputs_make(plain);
     assert_true(outputs_read(device.queue, plain, &b, &out));

@@ -52,6 +52,14 @@ static bool is_optional(const char *name)
     return false;
 }
 
+/* The tables' device, where the one under test has its instructions. */
+static const wa_device *h200(void)
+{
+    if (!has_fragments(WINATTN_FP32))
+        skip();
+    return made_up_device("H200");
+}
+
 /* The kernel's source, and behind it `more`. */
 static bool builds(const char *kernel, const char *defines, const char *more)
 {
@@ -96,23 +104,22 @@ static const wa_switch_bounds all[] = {SWITCHES(BOUNDS)
 
 /* Which switches were left out, and given a value that is too large: in one
  * kernel each, as REQUIRE does the same in all. */
-typedef struct switches_tried {
+static struct {
     bool missing[ALL], too_large[ALL];
-} switches_tried;
+} tried;
 
-static void check_switch(const wa_step *step, const char *defines, size_t i,
-                         switches_tried *tried)
+static void check_switch(const wa_step *step, const char *defines, size_t i)
 {
     const wa_switch_bounds *s = &all[i];
     char changed[1024], value[24];
-    if (!is_optional(s->name) && !tried->missing[i]) {
-        tried->missing[i] = true;
+    if (!is_optional(s->name) && !tried.missing[i]) {
+        tried.missing[i] = true;
         replace(defines, s->name, NULL, changed);
         if (builds(step->kernel, changed, ""))
             fail_msg("%s builds without %s", step->kernel, s->name);
     }
-    if (!tried->too_large[i]) {
-        tried->too_large[i] = true;
+    if (!tried.too_large[i]) {
+        tried.too_large[i] = true;
         snprintf(value, sizeof value, "%llu", s->most + 1ull);
         replace(defines, s->name, value, changed);
         if (builds(step->kernel, changed, ""))
@@ -121,7 +128,7 @@ static void check_switch(const wa_step *step, const char *defines, size_t i,
 }
 
 /* The kernel builds, and requires each switch that it is given. */
-static void check_step(const wa_step *step, switches_tried *tried)
+static void check_step(const wa_step *step)
 {
     char defines[1024], unused[1024], required[80 * ALL] = "";
     /* of an option for NVIDIA's compiler nothing else knows */
@@ -134,7 +141,7 @@ static void check_step(const wa_step *step, switches_tried *tried)
         const char *name = all[i].name;
         if (!replace(defines, name, NULL, unused))
             continue;
-        check_switch(step, defines, i, tried);
+        check_switch(step, defines, i);
         if (!is_optional(name)) {
             const size_t used = strlen(required);
             snprintf(required + used, sizeof required - used,
@@ -151,11 +158,9 @@ static void check_step(const wa_step *step, switches_tried *tried)
 static void illegal_switches_of_layers_are_refused(void **state)
 {
     (void)state;
-    if (!has_fragments(WINATTN_FP32))
-        skip();
     static wa_linear_planner *const planners[] = {
         wa_linear_plan_cpu, wa_linear_plan_local, wa_linear_plan_matrix};
-    const wa_device told = *made_up_device("H200");
+    const wa_device *told = h200();
     const wa_linear_problem problem = {.dtype = WINATTN_FP16,
                                        .in = 40,
                                        .out = 40,
@@ -164,19 +169,17 @@ static void illegal_switches_of_layers_are_refused(void **state)
                                        .has_residual = true,
                                        .activation = WINATTN_ACTIVATION_GELU,
                                        .build_options = ""};
-    switches_tried tried;
-    memset(&tried, 0, sizeof tried);
     for (size_t i = 0; i < sizeof planners / sizeof *planners; i++) {
         wa_linear_layout layout;
         memset(&layout, 0, sizeof layout);
-        assert_true(planners[i](&problem, &told, NULL, &layout));
-        wa_linear_write_norm(&problem, &told, &layout);
+        assert_true(planners[i](&problem, told, NULL, &layout));
+        wa_linear_write_norm(&problem, told, &layout);
         for (int k = i == 0 ? WA_LINEAR_NORM : WA_LINEAR_MANY;
              k <= WA_LINEAR_MANY; k++) {
             wa_step step = {.kernel = layout.kernel[k].name};
             snprintf(step.defines, sizeof step.defines, "%s",
                      layout.kernel[k].defines);
-            check_step(&step, &tried);
+            check_step(&step);
         }
     }
 }
@@ -185,11 +188,7 @@ static void illegal_switches_of_layers_are_refused(void **state)
 static void illegal_switches_of_rows_are_refused(void **state)
 {
     (void)state;
-    if (!has_fragments(WINATTN_FP32))
-        skip();
-    const wa_device told = *made_up_device("H200");
-    switches_tried tried;
-    memset(&tried, 0, sizeof tried);
+    const wa_device *told = h200();
     for (int job = WA_ROW_NORM; job <= WA_ROW_EMBED; job++) {
         const wa_row_desc desc = {.job = (wa_row_job)job,
                                   .dtype = WINATTN_FP16,
@@ -198,9 +197,9 @@ static void illegal_switches_of_rows_are_refused(void **state)
                                   .patch = {4, 4}};
         wa_row_plan plan;
         wa_step step;
-        step.kernel = wa_row_lay_out(&desc, &told, &plan, step.defines,
+        step.kernel = wa_row_lay_out(&desc, told, &plan, step.defines,
                                      sizeof step.defines);
-        check_step(&step, &tried);
+        check_step(&step);
     }
 }
 #endif
@@ -208,12 +207,8 @@ static void illegal_switches_of_rows_are_refused(void **state)
 static void illegal_switches_are_refused(void **state)
 {
     (void)state;
-    if (!has_fragments(WINATTN_FP32))
-        skip();
     static const wa_exclusions none;
-    const wa_device told = *made_up_device("H200");
-    switches_tried tried;
-    memset(&tried, 0, sizeof tried);
+    const wa_device *told = h200();
     for (size_t row = 0; row < sizeof table / sizeof *table; row++) {
         test_case c = case_default();
         wa_problem problem;
@@ -225,11 +220,11 @@ static void illegal_switches_are_refused(void **state)
         desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
         assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
         assert_int_equal(
-            wa_plan_make(&problem, &told, table[row].pass, &none, &plan),
+            wa_plan_make(&problem, told, table[row].pass, &none, &plan),
             WINATTN_SUCCESS);
         for (int i = WA_STEP_FIRST; i <= WA_STEP_LAST; i++)
             if (plan.step[i].kernel)
-                check_step(&plan.step[i], &tried);
+                check_step(&plan.step[i]);
     }
 }
 

@@ -36,22 +36,14 @@ typedef struct field {
     bool has_axes; /* a number for each, as in 30x45 */
 } field;
 
-#define INT(name)                                                             \
+#define FIELD(name, ...)                                                      \
     {                                                                         \
-#name, offsetof(test_case, name), NULL, false, false                  \
+#name, offsetof(test_case, name), __VA_ARGS__                         \
     }
-#define DOUBLE(name)                                                          \
-    {                                                                         \
-#name, offsetof(test_case, name), NULL, true, false                   \
-    }
-#define ENUM(name, names)                                                     \
-    {                                                                         \
-#name, offsetof(test_case, name), names, false, false                 \
-    }
-#define AXES(name)                                                            \
-    {                                                                         \
-#name, offsetof(test_case, name), NULL, false, true                   \
-    }
+#define INT(name) FIELD(name, .names = NULL)
+#define DOUBLE(name) FIELD(name, .is_double = true)
+#define ENUM(name, words) FIELD(name, .names = words)
+#define AXES(name) FIELD(name, .has_axes = true)
 static const field fields[] = {
     ENUM(variant, variants),
     ENUM(dtype, dtypes),
@@ -299,9 +291,19 @@ bool case_parse(const char *text, test_case *c, char bad[64])
     return true;
 }
 
-static void print_axes(const int *axes, char text[64])
+static void print_value(const test_case *c, const field *f, char text[64])
 {
-    int last = WINATTN_AXES - 1, length = 0;
+    test_case own = *c;
+    const int *axes = int_of(&own, f);
+    int last = f->has_axes ? WINATTN_AXES - 1 : 0, length = 0;
+    if (f->is_double) {
+        snprintf(text, 64, "%.9g", *double_of(&own, f));
+        return;
+    }
+    if (f->names) {
+        snprintf(text, 64, "%s", f->names[axes[0]]);
+        return;
+    }
     while (last > 0 && axes[last] == 0)
         last--;
     for (int axis = 0; axis <= last; axis++)
@@ -309,48 +311,32 @@ static void print_axes(const int *axes, char text[64])
                            axis ? "x" : "", axes[axis]);
 }
 
+/* What follows from a grid is not written, and what the parser would derive
+ * from another field is. */
+static bool is_written(const test_case *c, const field *f, bool differs)
+{
+    const test_case standard = case_default();
+    const bool is_keys = f->offset == offsetof(test_case, keys);
+    if (c->grid && (is_keys || f->offset == offsetof(test_case, windows) ||
+                    f->offset == offsetof(test_case, queries)))
+        return false;
+    return differs ||
+           ((is_keys || f->offset == offsetof(test_case, kv_heads)) &&
+            (c->heads != standard.heads || c->queries != standard.queries));
+}
+
 void case_print(const test_case *c, char *text, size_t size)
 {
-    test_case own = *c, standard = case_default();
+    const test_case standard = case_default();
     size_t used = 0;
     text[0] = 0;
     for (size_t i = 0; i < FIELDS && used < size; i++) {
-        const field *f = &fields[i];
-        const char *space = used ? " " : "";
-        int length = 0;
-        if (f->is_double) {
-            const double x = *double_of(&own, f);
-            if (memcmp(&x, double_of(&standard, f), sizeof x) != 0)
-                length = snprintf(text + used, size - used, "%s%s=%.9g", space,
-                                  f->name, x);
-        } else if (f->has_axes) {
-            char axes[64];
-            print_axes(int_of(&own, f), axes);
-            if (strcmp(axes, "0") != 0)
-                length = snprintf(text + used, size - used, "%s%s=%s", space,
-                                  f->name, axes);
-        } else {
-            const int x = *int_of(&own, f);
-            /* what the parser would derive from another field is written */
-            const bool derived = int_of(&own, f) == &own.kv_heads ||
-                                 int_of(&own, f) == &own.keys;
-            const bool source_changed =
-                own.heads != standard.heads || own.queries != standard.queries;
-            /* and what follows from a grid is not */
-            if (own.grid && (int_of(&own, f) == &own.windows ||
-                             int_of(&own, f) == &own.queries ||
-                             int_of(&own, f) == &own.keys))
-                continue;
-            if (x == *int_of(&standard, f) && !(derived && source_changed))
-                continue;
-            if (f->names)
-                length = snprintf(text + used, size - used, "%s%s=%s", space,
-                                  f->name, f->names[x]);
-            else
-                length = snprintf(text + used, size - used, "%s%s=%d", space,
-                                  f->name, x);
-        }
-        used += (size_t)length;
+        char value[64], usual[64];
+        print_value(c, &fields[i], value);
+        print_value(&standard, &fields[i], usual);
+        if (is_written(c, &fields[i], strcmp(value, usual) != 0))
+            used += (size_t)snprintf(text + used, size - used, "%s%s=%s",
+                                     used ? " " : "", fields[i].name, value);
     }
 }
 

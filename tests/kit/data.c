@@ -59,7 +59,7 @@ case_buffers *data_make(const test_case *c)
     }
     data_write(d);
     if (c->pass == PASS_BACKWARD && c->given == 1) {
-        if (!data_fill_given(d)) {
+        if (!data_forward(d, d->tensor[T_O].value, d->tensor[T_LSE].value)) {
             data_free(d);
             return NULL;
         }

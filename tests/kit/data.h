@@ -58,6 +58,9 @@ size_t data_index(const tensor_data *t, size_t window, size_t head, size_t row,
 size_t data_at(const tensor_data *t, size_t window, size_t head, size_t row,
                size_t column);
 
+/* Byte offset of the value that has this index. */
+size_t data_place_of(const tensor_data *t, size_t index);
+
 /* Where row `row` of window `window` is found in a tensor: itself, but for
  * tokens on a grid their number on it, and their grid. False: a token of the
  * padding. */
@@ -85,5 +88,8 @@ double data_value(const tensor_data *t, size_t window, size_t head, size_t row,
 void data_oracle(const case_buffers *d, size_t window, size_t head, double *o,
                  double *o_size, double *lse, double *lse_size,
                  double *largest_logit);
+/* o and lse of the whole case, in the order of tensor_data.value, as a forward
+ * pass leaves them; lse may be NULL. False: out of memory. */
+bool data_forward(const case_buffers *d, double *o, double *lse);
 
 #endif

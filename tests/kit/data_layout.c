@@ -53,25 +53,16 @@ static bool is_used(const test_case *c, tensor_id id)
 
 static storage_kind kind_of(const test_case *c, tensor_id id)
 {
-    const storage_kind own = c->dtype == WINATTN_FP32   ? KIND_FP32
-                             : c->dtype == WINATTN_FP16 ? KIND_FP16
-                                                        : KIND_BF16;
-    switch (id) {
-    case T_BIAS:
-        return c->bias == TERM_FP32 || c->bias == TERM_TABLE_FP32 ? KIND_FP32
-                                                                  : own;
-    case T_MASK:
-        return c->mask == TERM_FP32 ? KIND_FP32 : own;
-    case T_QUERY_REGIONS:
-    case T_KEY_REGIONS:
-        return KIND_U8;
-    case T_LOGIT_SCALE:
-    case T_LSE:
-    case T_D_LSE:
-        return KIND_FP32;
-    default:
-        return id >= T_DBIAS ? KIND_FP32 : own; /* sums over windows */
-    }
+    static const storage_kind kinds[] = {[WINATTN_FP32] = KIND_FP32,
+                                         [WINATTN_FP16] = KIND_FP16,
+                                         [WINATTN_BF16] = KIND_BF16};
+    const bool is_region = id == T_QUERY_REGIONS || id == T_KEY_REGIONS;
+    const bool is_single =
+        id == T_LOGIT_SCALE || id == T_LSE || id == T_D_LSE ||
+        id >= T_DBIAS || /* sums over windows */
+        (id == T_MASK && c->mask == TERM_FP32) ||
+        (id == T_BIAS && (c->bias == TERM_FP32 || c->bias == TERM_TABLE_FP32));
+    return is_region ? KIND_U8 : is_single ? KIND_FP32 : kinds[c->dtype];
 }
 
 /* Windows, heads, rows, columns. */
@@ -311,6 +302,13 @@ size_t data_at(const tensor_data *t, size_t window, size_t head, size_t row,
     return t->offset +
            kind_size(t->kind) * (window * t->stride[0] + head * t->stride[1] +
                                  row_offset(t, row) + column * t->stride[3]);
+}
+
+size_t data_place_of(const tensor_data *t, size_t index)
+{
+    const size_t column = index % t->extent[3], rows = index / t->extent[3];
+    const size_t row = rows % t->extent[2], heads = rows / t->extent[2];
+    return data_at(t, heads / t->extent[1], heads % t->extent[1], row, column);
 }
 
 size_t data_count(const tensor_data *t)

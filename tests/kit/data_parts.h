@@ -20,7 +20,5 @@ size_t data_first_row(const tensor_data *t, size_t row);
 bool data_fill(case_buffers *d);
 /* Which entry of the table each query and key takes. */
 bool data_fill_entries(case_buffers *d);
-/* o and lse as a forward pass leaves them. */
-bool data_fill_given(case_buffers *d);
 
 #endif

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double draw(const test_case *c, int id, const tensor_data *t,
-                   random_state *r, size_t head)
+static double draw(const test_case *c, int id, random_state *r, size_t head)
 {
     const double x = random_normal(r);
     switch (id) {
@@ -27,7 +26,6 @@ static double draw(const test_case *c, int id, const tensor_data *t,
     case T_LOGIT_SCALE:
         return c->logit_scale + 0.01 * (double)head;
     default:
-        (void)t;
         return x;
     }
 }
@@ -36,10 +34,9 @@ static double draw(const test_case *c, int id, const tensor_data *t,
 static void raise_rows(tensor_data *t)
 {
     const size_t rows = t->extent[2], columns = t->extent[3];
-    for (size_t i = 0; t->used && i < t->extent[0] * t->extent[1] * rows; i++)
-        for (size_t x = 0; x < columns; x++)
-            t->value[i * columns + x] *=
-                exp2(10.0 * (double)(i % rows) / (double)rows - 8);
+    for (size_t i = 0; t->used && i < data_count(t); i++)
+        t->value[i] *=
+            exp2(10.0 * (double)(i / columns % rows) / (double)rows - 8);
 }
 
 /* Adds 0, 12 and -12 to the q of four windows after the other, and 1 to k. */
@@ -87,6 +84,12 @@ static void number_rows(tensor_data *t)
         t->value[i] = (double)(i % rows);
 }
 
+static void spoil(tensor_data *t, size_t window, size_t head, size_t row,
+                  size_t column)
+{
+    t->value[data_index(t, window, head, row, column)] = NAN;
+}
+
 /* What a data kind puts into whole rows. */
 static void mark_rows(case_buffers *d)
 {
@@ -113,17 +116,15 @@ static void mark_rows(case_buffers *d)
     const size_t last = t[T_Q].extent[0] - 1; /* window, or grid */
     if (c->data == DATA_NAN) {
         /* q and bias spoil a row, k and v what sees them */
-        t[T_Q].value[data_index(&t[T_Q], 0, 0, t[T_Q].extent[2] / 2, 0)] = NAN;
-        t[T_K].value[data_index(&t[T_K], last, 0, t[T_K].extent[2] - 1, 0)] =
-            NAN;
-        t[T_V].value[data_index(&t[T_V], last, t[T_V].extent[1] - 1,
-                                t[T_V].extent[2] / 2, t[T_V].extent[3] - 1)] =
-            NAN;
-        if (t[T_BIAS].used)
-            t[T_BIAS].value[data_index(
-                &t[T_BIAS], 0, 0,
-                case_has_table(c) ? t[T_BIAS].extent[2] / 3 : 0,
-                t[T_BIAS].extent[3] / 2)] = NAN;
+        const tensor_data *v = &t[T_V], *bias = &t[T_BIAS];
+        spoil(&t[T_Q], 0, 0, t[T_Q].extent[2] / 2, 0);
+        spoil(&t[T_K], last, 0, t[T_K].extent[2] - 1, 0);
+        spoil(&t[T_V], last, v->extent[1] - 1, v->extent[2] / 2,
+              v->extent[3] - 1);
+        if (bias->used)
+            spoil(&t[T_BIAS], 0, 0,
+                  case_has_table(c) ? bias->extent[2] / 3 : 0,
+                  bias->extent[3] / 2);
     }
     if (c->data == DATA_RISING) {
         raise_rows(&t[T_V]);
@@ -158,35 +159,11 @@ bool data_fill(case_buffers *d)
             return false;
         for (size_t i = 0; i < count; i++)
             t->value[i] =
-                draw(&d->c, id, t, &r,
+                draw(&d->c, id, &r,
                      i / (t->extent[2] * t->extent[3]) % t->extent[1]);
     }
     mark_rows(d);
     return true;
-}
-
-bool data_fill_given(case_buffers *d)
-{
-    tensor_data *o = &d->tensor[T_O], *lse = &d->tensor[T_LSE];
-    const size_t queries = (size_t)d->c.queries, dim = o->extent[3];
-    const size_t values = queries * dim;
-    double *x = malloc(sizeof(double) * 2 * (values + queries));
-    for (size_t w = 0; x && w < (size_t)d->c.windows; w++)
-        for (size_t h = 0; h < o->extent[1]; h++) {
-            double *lses = x + values, largest = 0;
-            data_oracle(d, w, h, x, lses + queries, lses,
-                        lses + queries + values, &largest);
-            for (size_t i = 0; i < queries; i++) {
-                size_t at = w, row = i;
-                if (!data_find(d, T_O, &at, &row))
-                    continue;
-                memcpy(o->value + data_index(o, at, h, row, 0), x + i * dim,
-                       sizeof(double) * dim);
-                lse->value[data_index(lse, at, h, row, 0)] = lses[i];
-            }
-        }
-    free(x);
-    return x != NULL;
 }
 
 bool data_fill_entries(case_buffers *d)

@@ -141,3 +141,27 @@ void data_oracle(const case_buffers *d, size_t window, size_t head, double *o,
     oracle_forward(&view.problem, o, o_size, lse, lse_size, largest_logit);
     data_view_close(&view);
 }
+
+bool data_forward(const case_buffers *d, double *o, double *lse)
+{
+    const tensor_data *t_o = &d->tensor[T_O], *t_lse = &d->tensor[T_LSE];
+    const size_t queries = (size_t)d->c.queries, dim = (size_t)d->c.dim;
+    const size_t values = queries * dim, heads = (size_t)d->c.heads;
+    double *x = malloc(sizeof *x * 2 * (values + queries)), largest;
+    for (size_t i = 0; x && i < (size_t)d->c.windows * heads; i++) {
+        double *own_lse = x + 2 * values;
+        data_oracle(d, i / heads, i % heads, x, x + values, own_lse,
+                    own_lse + queries, &largest);
+        for (size_t q = 0; q < queries; q++) {
+            size_t at = i / heads, row = q;
+            if (!data_find(d, T_O, &at, &row))
+                continue;
+            memcpy(o + data_index(t_o, at, i % heads, row, 0), x + q * dim,
+                   sizeof *x * dim);
+            if (lse)
+                lse[data_index(t_lse, at, i % heads, row, 0)] = own_lse[q];
+        }
+    }
+    free(x);
+    return x != NULL;
+}

@@ -58,9 +58,8 @@ bool demand_is_legal(const test_case *c, const demand *d,
 bool demand_run(const test_device *device, const test_case *c, const demand *d,
                 case_result *result);
 
-/* The call alone, on buffers of the test's own, until it is done. */
-bool demand_run_buffers(const test_device *device, const case_buffers *data,
-                        const device_buffers *b, const demand *d,
-                        case_result *result);
+/* The call alone, of a demand, on buffers of the test's own, until it is done.
+ */
+case_call demand_run_buffers;
 
 #endif

@@ -5,6 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+winattn_plan *make_plan(const winattn_desc *desc)
+{
+    winattn_plan *plan;
+    if (winattn_plan_create(device.context, device.id, desc, &plan) !=
+        WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    return plan;
+}
+
+void enqueue_forward(const fixture *f, const winattn_plan *plan)
+{
+    assert_int_equal(winattn_enqueue_forward(plan, device.queue, &f->forward,
+                                             0, NULL, NULL),
+                     WINATTN_SUCCESS);
+}
+
 fixture set_up_case(const test_case *c)
 {
     fixture f;
@@ -15,9 +31,7 @@ fixture set_up_case(const test_case *c)
     assert_non_null(f.data);
     assert_true(buffers_create(&device, f.data, &f.buffers));
     f.desc = data_desc(f.data);
-    if (winattn_plan_create(device.context, device.id, &f.desc, &f.plan) !=
-        WINATTN_SUCCESS)
-        fail_msg("%s", winattn_last_reason());
+    f.plan = make_plan(&f.desc);
     assert_int_equal(winattn_plan_workspace_size(f.plan, &size),
                      WINATTN_SUCCESS);
     if (size != 0)
@@ -52,7 +66,7 @@ void assert_correct(const fixture *f)
     case_result result;
     memset(&result, 0, sizeof result);
     assert_int_equal(clFinish(device.queue), CL_SUCCESS);
-    if (!buffers_check(device.queue, f->data, &f->buffers, 0, &result))
+    if (!buffers_check(device.queue, f->data, &f->buffers, &result))
         fail_msg("%s", result.failure);
 }
 

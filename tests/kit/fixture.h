@@ -26,6 +26,10 @@ void assert_correct(const fixture *f);
 /* Not a byte of any buffer differs from what it held before. */
 void assert_nothing_written(const fixture *f);
 
+/* The plan, which must be made, or a call of the case, which must be taken. */
+winattn_plan *make_plan(const winattn_desc *desc);
+void enqueue_forward(const fixture *f, const winattn_plan *plan);
+
 void plan_text(const winattn_plan *plan, char text[4096]);
 
 #endif

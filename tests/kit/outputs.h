@@ -21,8 +21,16 @@ void outputs_free(case_outputs *out);
 bool outputs_read(cl_command_queue queue, const case_buffers *d,
                   const device_buffers *b, case_outputs *out);
 
-/* The oracle's, of a case with as many key heads as heads, without d_lse and
- * lse, whose outputs are overwritten, not added to. */
-case_outputs outputs_of_oracle(const case_buffers *d);
+/* What the oracle says, before it is added to what outputs hold. */
+typedef struct case_truth {
+    case_outputs value;
+    /* Sums of gradients over absolute values, against which errors are
+     * measured. */
+    case_outputs size;
+    double *largest; /* logit, of each window-head */
+    bool *spoilt;    /* window-heads whose gradients have a NaN */
+} case_truth;
+case_truth truth_of(const case_buffers *d);
+void truth_free(case_truth *truth);
 
 #endif

@@ -214,7 +214,7 @@ static bool take_status(winattn_status status, cl_event event,
 }
 
 bool demand_run_buffers(const test_device *device, const case_buffers *data,
-                        const device_buffers *b, const demand *d,
+                        const device_buffers *b, const void *demanded,
                         case_result *result)
 {
     cl_event event = NULL;
@@ -222,32 +222,13 @@ bool demand_run_buffers(const test_device *device, const case_buffers *data,
     winattn_status status =
         wa_session_acquire(device->context, device->id, &session);
     if (status == WINATTN_SUCCESS)
-        status = launch(device, data, b, d, session, &event);
+        status = launch(device, data, b, demanded, session, &event);
     const bool done = take_status(status, event, result);
     if (event)
         clReleaseEvent(event);
     if (session)
         wa_session_release(session);
     return done;
-}
-
-static bool run_demanded(const test_device *device, const test_case *c,
-                         const demand *d, case_result *result)
-{
-    bool passed = false;
-    device_buffers b;
-    memset(result, 0, sizeof *result);
-    memset(&b, 0, sizeof b);
-    case_buffers *data = data_make(c);
-    if (!data || !buffers_create(device, data, &b))
-        snprintf(result->failure, sizeof result->failure, "out of memory");
-    else
-        passed = buffers_fill_given(device, data, &b, result) &&
-                 demand_run_buffers(device, data, &b, d, result) &&
-                 buffers_check(device->queue, data, &b, 0, result);
-    buffers_release(&b);
-    data_free(data);
-    return passed;
 }
 
 /* Has the plan of the public interface the kernel? */
@@ -287,6 +268,6 @@ bool demand_run(const test_device *device, const test_case *c, const demand *d,
         return false;
     if (!d->shape[0] && !d->registers && !d->launch && !d->groups &&
         !d->pairs && is_own(device, d->unit))
-        return case_run(device, device->queue, c, 0, result);
-    return run_demanded(device, c, d, result);
+        return case_run(device, c, result);
+    return case_run_by(device, c, demand_run_buffers, d, result);
 }

@@ -186,9 +186,8 @@ static winattn_status call_plan(const winattn_plan *plan,
     return winattn_enqueue_backward(plan, queue, &back, 0, NULL, event);
 }
 
-bool buffers_run(const test_device *device, cl_command_queue queue,
-                 const case_buffers *d, const device_buffers *b, int times,
-                 case_result *result)
+bool buffers_run(const test_device *device, const case_buffers *d,
+                 const device_buffers *b, int times, case_result *result)
 {
     winattn_plan *plan = NULL;
     cl_mem workspace = NULL;
@@ -206,7 +205,7 @@ bool buffers_run(const test_device *device, cl_command_queue queue,
     for (int time = 0; status == WINATTN_SUCCESS && passed && time < times;
          time++) {
         cl_event event = NULL;
-        status = call_plan(plan, queue, d, b, workspace, &event);
+        status = call_plan(plan, device->queue, d, b, workspace, &event);
         if (status != WINATTN_SUCCESS)
             break;
         const cl_int error = clWaitForEvents(1, &event);
@@ -215,7 +214,7 @@ bool buffers_run(const test_device *device, cl_command_queue queue,
             snprintf(result->failure, sizeof result->failure,
                      "waiting failed: %d", error);
         passed = error == CL_SUCCESS &&
-                 (times == 1 || same_bits(queue, d, b, first, result));
+                 (times == 1 || same_bits(device->queue, d, b, first, result));
     }
     if (status != WINATTN_SUCCESS)
         snprintf(result->failure, sizeof result->failure, "%s: %s\n%.200s",
@@ -229,9 +228,8 @@ bool buffers_run(const test_device *device, cl_command_queue queue,
     return passed && status == WINATTN_SUCCESS;
 }
 
-static bool run_times(const test_device *device, cl_command_queue queue,
-                      const test_case *c, int times, int sampled,
-                      case_result *result)
+bool case_run_by(const test_device *device, const test_case *c,
+                 case_call *call, const void *how, case_result *result)
 {
     bool passed = false;
     device_buffers b;
@@ -242,34 +240,28 @@ static bool run_times(const test_device *device, cl_command_queue queue,
         snprintf(result->failure, sizeof result->failure, "out of memory");
     else
         passed = buffers_fill_given(device, d, &b, result) &&
-                 buffers_run(device, queue, d, &b, times, result) &&
-                 buffers_check(queue, d, &b, sampled, result);
+                 call(device, d, &b, how, result) &&
+                 buffers_check(device->queue, d, &b, result);
     buffers_release(&b);
     data_free(d);
     return passed;
 }
 
-bool case_run(const test_device *device, cl_command_queue queue,
-              const test_case *c, int sampled, case_result *result)
+static bool call_times(const test_device *device, const case_buffers *d,
+                       const device_buffers *b, const void *how,
+                       case_result *result)
 {
-    return run_times(device, queue, c, 1, sampled, result);
+    return buffers_run(device, d, b, *(const int *)how, result);
 }
 
 bool case_repeats(const test_device *device, const test_case *c, int times,
                   case_result *result)
 {
-    return run_times(device, device->queue, c, times, 0, result);
+    return case_run_by(device, c, call_times, &times, result);
 }
 
-bool case_run_anywhere(const test_device *device, const test_case *c,
-                       int sampled, int *refusals, case_result *result)
+bool case_run(const test_device *device, const test_case *c,
+              case_result *result)
 {
-    const bool passed = case_run(device, device->queue, c, sampled, result);
-    if (!result->refused || (c->tier != WINATTN_TIER_MATRIX &&
-                             strstr(device->name, "Portable Computing")))
-        return passed;
-    test_case other = *c;
-    other.tier = WINATTN_TIER_AUTO;
-    (*refusals)++;
-    return case_run(device, device->queue, &other, sampled, result);
+    return case_repeats(device, c, 1, result);
 }

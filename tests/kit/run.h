@@ -21,27 +21,30 @@ typedef struct case_result {
     bool refused;
 } case_result;
 
-/* Creates the plan, runs it once on `queue` and checks o, lse, guard bands,
- * gaps and inputs. sampled: at most so many window-heads are compared, 0 for
- * all. True if it passed. */
-bool case_run(const test_device *device, cl_command_queue queue,
-              const test_case *c, int sampled, case_result *result);
+/* The buffers of a case on a device. */
+typedef struct device_buffers {
+    cl_mem mem[TENSORS];
+} device_buffers;
+
+/* Creates the plan, runs it once and checks o, lse, guard bands, gaps and
+ * inputs. True if it passed. */
+bool case_run(const test_device *device, const test_case *c,
+              case_result *result);
 
 /* The same, so many times in a row: the bits must be those of the first time.
  */
 bool case_repeats(const test_device *device, const test_case *c, int times,
                   case_result *result);
 
-/* case_run on the device's queue; a tier that the device does not have for
- * this case is counted in *refusals and any other takes it. PoCL has all tiers
- * but `matrix`. */
-bool case_run_anywhere(const test_device *device, const test_case *c,
-                       int sampled, int *refusals, case_result *result);
+/* Data and buffers of a case, which a call fills and which then are checked;
+ * how: what the call takes besides. */
+typedef bool case_call(const test_device *device, const case_buffers *d,
+                       const device_buffers *b, const void *how,
+                       case_result *result);
+bool case_run_by(const test_device *device, const test_case *c,
+                 case_call *call, const void *how, case_result *result);
 
 /* Parts of case_run, for tests that need the buffers themselves. */
-typedef struct device_buffers {
-    cl_mem mem[TENSORS];
-} device_buffers;
 bool buffers_create(const test_device *device, const case_buffers *d,
                     device_buffers *b);
 void buffers_release(device_buffers *b);
@@ -57,12 +60,11 @@ bool buffers_fill_given(const test_device *device, case_buffers *d,
 /* Makes the plan and calls it so many times, each time until it is done; the
  * bits must be those of the first time. False, with result->failure, if that
  * does not work out. */
-bool buffers_run(const test_device *device, cl_command_queue queue,
-                 const case_buffers *d, const device_buffers *b, int times,
-                 case_result *result);
+bool buffers_run(const test_device *device, const case_buffers *d,
+                 const device_buffers *b, int times, case_result *result);
 /* Reads every buffer back and checks everything. */
 bool buffers_check(cl_command_queue queue, const case_buffers *d,
-                   const device_buffers *b, int sampled, case_result *result);
+                   const device_buffers *b, case_result *result);
 
 /* The promise of host/README.md, by winattn_dtype. */
 double promised_error(int dtype);

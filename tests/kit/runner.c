@@ -16,8 +16,6 @@ run_choice chosen = {.part = "all",
                      .first = 1,
                      .count = 50};
 
-static int cases_elsewhere;
-
 bool part_is(const char *part) { return strcmp(chosen.part, part) == 0; }
 
 bool row_is_chosen(size_t row)
@@ -79,16 +77,6 @@ bool has_backward(void)
 
 /* ---- Cases ---- */
 
-void run_case(const test_case *c, int sampled)
-{
-    char text[1024];
-    case_result result;
-    if (case_run_anywhere(&device, c, sampled, &cases_elsewhere, &result))
-        return;
-    case_print(c, text, sizeof text);
-    fail_msg("check '%s'\n%s", text, result.failure);
-}
-
 void announce(const char *format, ...)
 {
     va_list values;
@@ -141,11 +129,6 @@ static bool read_word(run_word kind, const char *text)
         if (chosen.tier < 0)
             fprintf(stderr, "no tier is named %s\n", text);
         return chosen.tier >= 0;
-    case WORD_UNIT:
-        chosen.matrix_unit = wa_matrix_unit_named(text);
-        if (!chosen.matrix_unit)
-            fprintf(stderr, "no matrix unit is named %s\n", text);
-        return chosen.matrix_unit != NULL;
     case WORD_TARGET:
         chosen.matrix_unit = wa_matrix_unit_named(text);
         chosen.has_own_unit = !chosen.matrix_unit;
@@ -182,20 +165,14 @@ int runner_main(const test_program *program, int count, char **arguments)
     if (!runner_read(program->words, count, arguments) || !runner_open())
         return 1;
     int result = TEST_SKIPPED;
-    const bool has_barriers = program->has_barriers ||
-                              chosen.tier == WINATTN_TIER_LOCAL ||
-                              program->words[0] == WORD_UNIT;
     const bool lacks_unit =
         chosen.tier == WINATTN_TIER_MATRIX && !device_unit();
     if (chosen.has_own_unit)
         chosen.matrix_unit = device_unit();
     if (lacks_unit)
         printf("skipped: the device has no matrix unit\n");
-    else if (!has_barriers || keeps_barriers())
+    else if (chosen.tier != WINATTN_TIER_LOCAL || keeps_barriers())
         result = runner_run(program->groups, program->group_count);
-    if (cases_elsewhere)
-        printf("%d cases ran on another tier than the one demanded\n",
-               cases_elsewhere);
     runner_close();
     return result;
 }

@@ -19,7 +19,6 @@ typedef enum run_word {
     WORD_PART,   /* of the tests; default: the program's */
     WORD_PASS,   /* forward (the default) or backward */
     WORD_TIER,   /* default: auto */
-    WORD_UNIT,   /* a matrix unit; default: mma */
     WORD_TARGET, /* a matrix unit, of tier matrix, or a tier, and the unit is
                     the device's own */
     WORD_EXTENT, /* how much of a table: quick, ci or all */
@@ -30,8 +29,6 @@ typedef enum run_word {
 typedef struct test_program {
     run_word words[8];
     const char *part;
-    /* kernels with barriers run whatever tier is chosen */
-    bool has_barriers;
     const test_group *groups;
     size_t group_count;
 } test_program;
@@ -79,11 +76,6 @@ bool device_is_pocl(void);
 bool keeps_barriers(void);
 /* False of a device that ends loops early. */
 bool has_backward(void);
-
-/* Runs a case on the device, on another tier where that has no kernel of the
- * demanded one; sampled: as in case_run. A failure prints the call of `check`
- * that replays it. */
-void run_case(const test_case *c, int sampled);
 
 /* Prints what is about to run, where WINATTN_TEST_VERBOSE is set. */
 void announce(const char *format, ...) __attribute__((format(printf, 1, 2)));
