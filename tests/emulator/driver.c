@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/devices.h"
+
 #define EXPORTED __attribute__((visibility("default")))
 
 cl_icd_dispatch driver_dispatch;
@@ -72,8 +74,8 @@ static void missing(void)
     abort();
 }
 
-/* Entries of the table are all of one size. */
-static void fill_table(void)
+/* Of which entries are all of one size; and whom devices are like. */
+static void fill_tables(void)
 {
     void (*const absent)(void) = missing;
     unsigned char *const to = (unsigned char *)&driver_dispatch;
@@ -85,6 +87,8 @@ static void fill_table(void)
                    ? (const void *)(from + at)
                    : &absent,
                sizeof absent);
+    for (cl_uint i = 0; i < driver_device_count; i++)
+        driver_devices[i].is = made_up_device(driver_devices[i].like);
 }
 
 /* ---- Entry points ---- */
@@ -97,7 +101,7 @@ cl_int clIcdGetPlatformIDsKHR(cl_uint count, cl_platform_id *platforms,
                               cl_uint *found)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, fill_table);
+    pthread_once(&once, fill_tables);
     if ((count == 0 && platforms) || (!platforms && !found))
         return CL_INVALID_VALUE;
     if (platforms)

@@ -27,6 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "kit/answers.h"
 #include "ptx.h"
 
 #define MEMORY_BYTES ((cl_ulong)8 << 30)
@@ -55,22 +56,15 @@ struct _cl_platform_id {
     const cl_icd_dispatch *dispatch;
 };
 
-enum { VENDOR_NVIDIA = 0x10de, VENDOR_AMD = 0x1002, VENDOR_INTEL = 0x8086 };
-
 /* What drivers say of such a device, and what its compiler is told. */
 struct _cl_device_id {
     const cl_icd_dispatch *dispatch;
-    const char *name, *vendor, *version, *extensions;
-    const char *options; /* for clang */
-    const char *prelude; /* of the folder of that name; NULL: none */
-    cl_uint vendor_id, compute_units, clock_mhz;
-    unsigned wave;            /* lanes */
-    unsigned capability[2];   /* NVIDIA: major and minor */
-    size_t sub_groups[3];     /* Intel: that kernels may demand; 0: no more */
-    unsigned most_items;      /* of a work-group */
-    unsigned shared_bytes;    /* that a kernel may declare */
-    unsigned said_bytes;      /* ... as the driver says */
-    unsigned parameter_bytes; /* that a kernel may have */
+    const char *like;    /* of kit/devices.h, whose numbers it has */
+    const wa_device *is; /* that one; known once platforms are */
+    const char *name, *extensions;
+    const char *options;     /* for clang */
+    const char *prelude;     /* of the folder of that name; NULL: none */
+    cl_uint parameter_bytes; /* that a kernel may have */
 };
 
 struct _cl_context {
@@ -136,17 +130,10 @@ void kernel_free(cl_kernel gone);
 
 /* ---- Answers to queries ---- */
 
-/* Whoever asks gives room for `size` bytes, or asks how many there are. */
-cl_int answer(const void *bytes, size_t count, size_t size, void *value,
-              size_t *needed);
-cl_int answer_text(const char *text, size_t size, void *value, size_t *needed);
-#define ANSWER(expression)                                                    \
-    answer(&(expression), sizeof(expression), size, value, needed)
 cl_int answer_references(const void *any, size_t size, void *value,
                          size_t *needed);
 
-/* Returns NULL, or what was made. */
-void *fail_with(cl_int code, cl_int *error);
+/* Returns what was made. */
 void *succeed_with(void *made, cl_int *error);
 
 /* ---- Commands (driver_commands.c) ---- */

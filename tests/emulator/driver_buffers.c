@@ -31,16 +31,6 @@ static bool allocate(cl_mem buffer)
     return buffer->bytes != NULL;
 }
 
-static bool access_is_good(cl_mem_flags flags)
-{
-    const cl_mem_flags kernel =
-        flags & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY);
-    const cl_mem_flags host =
-        flags & (CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_READ_ONLY |
-                 CL_MEM_HOST_WRITE_ONLY);
-    return (kernel & (kernel - 1)) == 0 && (host & (host - 1)) == 0;
-}
-
 cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size,
                       void *host, cl_int *error)
 {
@@ -48,9 +38,7 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size,
     const cl_mem_flags takes = uses | CL_MEM_COPY_HOST_PTR;
     if (!object_is(context, OBJECT_CONTEXT))
         return fail_with(CL_INVALID_CONTEXT, error);
-    if (!access_is_good(flags) ||
-        ((flags & uses) &&
-         (flags & (CL_MEM_COPY_HOST_PTR | CL_MEM_ALLOC_HOST_PTR))))
+    if ((flags & takes) == takes)
         return fail_with(CL_INVALID_VALUE, error);
     if (size == 0 || size > MEMORY_BYTES / 4)
         return fail_with(CL_INVALID_BUFFER_SIZE, error);
@@ -126,21 +114,22 @@ static void forget_transfer(command *self)
     object_release(t->buffers[1]);
 }
 
-static transfer *transfer_new(cl_command_queue queue, cl_mem buffer,
-                              cl_mem other, cl_uint wait_count,
-                              const cl_event *waits)
+/* Bytes that go from `buffer` or to it, and perhaps another one. */
+static cl_int enqueue(cl_command_queue queue, transfer what, bool blocking,
+                      cl_uint wait_count, const cl_event *waits,
+                      cl_event *event)
 {
     transfer *made = command_new(sizeof *made, queue, wait_count, waits);
     if (!made)
-        return NULL;
-    made->buffers[0] = buffer;
-    made->buffers[1] = other;
-    object_retain(buffer);
-    if (other)
-        object_retain(other);
-    made->head.forget = forget_transfer;
-    made->head.run = run_transfer;
-    return made;
+        return CL_OUT_OF_HOST_MEMORY;
+    what.head = made->head;
+    what.head.forget = forget_transfer;
+    what.head.run = run_transfer;
+    *made = what;
+    for (int i = 0; i < 2; i++)
+        if (made->buffers[i])
+            object_retain(made->buffers[i]);
+    return command_enqueue(&made->head, blocking, event);
 }
 
 static cl_int check(cl_command_queue queue, cl_mem buffer, size_t offset,
@@ -169,15 +158,12 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer,
         return error;
     if (!to)
         return CL_INVALID_VALUE;
-    if (buffer->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS))
-        return CL_INVALID_OPERATION;
-    transfer *t = transfer_new(queue, buffer, NULL, wait_count, waits);
-    if (!t)
-        return CL_OUT_OF_HOST_MEMORY;
-    t->from = buffer->bytes + offset;
-    t->to = to;
-    t->count = count;
-    return command_enqueue(&t->head, blocking != CL_FALSE, event);
+    return enqueue(queue,
+                   (transfer){.buffers = {buffer},
+                              .from = buffer->bytes + offset,
+                              .to = to,
+                              .count = count},
+                   blocking != CL_FALSE, wait_count, waits, event);
 }
 
 cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer,
@@ -191,15 +177,12 @@ cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer,
         return error;
     if (!from)
         return CL_INVALID_VALUE;
-    if (buffer->flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS))
-        return CL_INVALID_OPERATION;
-    transfer *t = transfer_new(queue, buffer, NULL, wait_count, waits);
-    if (!t)
-        return CL_OUT_OF_HOST_MEMORY;
-    t->from = from;
-    t->to = buffer->bytes + offset;
-    t->count = count;
-    return command_enqueue(&t->head, blocking != CL_FALSE, event);
+    return enqueue(queue,
+                   (transfer){.buffers = {buffer},
+                              .from = from,
+                              .to = buffer->bytes + offset,
+                              .count = count},
+                   blocking != CL_FALSE, wait_count, waits, event);
 }
 
 cl_int clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
@@ -218,13 +201,11 @@ cl_int clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
         return CL_INVALID_VALUE;
     if (start < end + count && end < start + count)
         return CL_MEM_COPY_OVERLAP;
-    transfer *t = transfer_new(queue, from, to, wait_count, waits);
-    if (!t)
-        return CL_OUT_OF_HOST_MEMORY;
-    t->from = start;
-    t->to = end;
-    t->count = count;
-    return command_enqueue(&t->head, false, event);
+    return enqueue(
+        queue,
+        (transfer){
+            .buffers = {from, to}, .from = start, .to = end, .count = count},
+        false, wait_count, waits, event);
 }
 
 cl_int clEnqueueFillBuffer(cl_command_queue queue, cl_mem buffer,
@@ -240,12 +221,10 @@ cl_int clEnqueueFillBuffer(cl_command_queue queue, cl_mem buffer,
         (pattern_size & (pattern_size - 1)) != 0 ||
         offset % pattern_size != 0 || count % pattern_size != 0)
         return CL_INVALID_VALUE;
-    transfer *t = transfer_new(queue, buffer, NULL, wait_count, waits);
-    if (!t)
-        return CL_OUT_OF_HOST_MEMORY;
-    memcpy(t->pattern, pattern, pattern_size);
-    t->pattern_size = pattern_size;
-    t->to = buffer->bytes + offset;
-    t->count = count;
-    return command_enqueue(&t->head, false, event);
+    transfer fill = {.buffers = {buffer},
+                     .to = buffer->bytes + offset,
+                     .count = count,
+                     .pattern_size = pattern_size};
+    memcpy(fill.pattern, pattern, pattern_size);
+    return enqueue(queue, fill, false, wait_count, waits, event);
 }

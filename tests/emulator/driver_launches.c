@@ -89,7 +89,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
         return CL_INVALID_DEVICE;
     const ptx_kernel *code = kernel->code;
     const size_t demanded = code->required_items;
-    const size_t most = demanded ? demanded : its->most_items;
+    const size_t most = demanded ? demanded : its->is->max_work_group;
     const cl_ulong local_bytes = code->shared_bytes;
     const cl_ulong private_bytes = code->private_bytes;
     switch (what) {
@@ -164,7 +164,7 @@ static cl_int run_launch(command *self)
     const ptx_launch launch = {.parameters = one->parameters,
                                .groups = one->groups,
                                .items = one->items,
-                               .wave_lanes = device->wave,
+                               .wave_lanes = device->is->wave,
                                .ranges = one->ranges,
                                .range_count = one->range_count,
                                .seed = atomic_fetch_add(&launches, 1)};
@@ -234,7 +234,8 @@ static cl_int check_sizes(cl_kernel kernel, size_t offset, size_t global,
     if (offset != 0)
         return CL_INVALID_GLOBAL_OFFSET;
     const size_t items = local ? *local : chosen_items(global);
-    if (items == 0 || items > kernel->head.context->device->most_items ||
+    if (items == 0 ||
+        items > kernel->head.context->device->is->max_work_group ||
         global % items != 0 ||
         (code->required_items != 0 &&
          (!local || items != code->required_items)))

@@ -84,36 +84,12 @@ RETAIN_AND_RELEASE(Event, cl_event, OBJECT_EVENT, CL_INVALID_EVENT)
 
 /* ---- Answers ---- */
 
-cl_int answer(const void *bytes, size_t count, size_t size, void *value,
-              size_t *needed)
-{
-    if (value && size < count)
-        return CL_INVALID_VALUE;
-    if (value && count > 0)
-        memcpy(value, bytes, count);
-    if (needed)
-        *needed = count;
-    return CL_SUCCESS;
-}
-
-cl_int answer_text(const char *text, size_t size, void *value, size_t *needed)
-{
-    return answer(text, strlen(text) + 1, size, value, needed);
-}
-
 cl_int answer_references(const void *any, size_t size, void *value,
                          size_t *needed)
 {
     const cl_uint count =
         (cl_uint)atomic_load(&((const object *)any)->references);
     return ANSWER(count);
-}
-
-void *fail_with(cl_int code, cl_int *error)
-{
-    if (error)
-        *error = code;
-    return NULL;
 }
 
 void *succeed_with(void *made, cl_int *error)
@@ -156,8 +132,6 @@ cl_int clGetContextInfo(cl_context context, cl_context_info what, size_t size,
     if (!object_is(context, OBJECT_CONTEXT))
         return CL_INVALID_CONTEXT;
     switch (what) {
-    case CL_CONTEXT_REFERENCE_COUNT:
-        return answer_references(context, size, value, needed);
     case CL_CONTEXT_DEVICES:
         return ANSWER(context->device);
     default:

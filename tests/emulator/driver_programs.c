@@ -143,13 +143,13 @@ static bool starts_with(const char *option, size_t length, const char *start)
 }
 
 /* Of those that begin as a vendor's do, others know none. */
-static bool is_known(cl_uint vendor, const char *option, size_t length)
+static bool is_known(wa_vendor vendor, const char *option, size_t length)
 {
     static const char *const starts[] = {"-D", "-I", "-cl-", "-Werror", "-w"};
     if (starts_with(option, length, "-cl-nv-"))
-        return vendor == VENDOR_NVIDIA;
+        return vendor == WA_VENDOR_NVIDIA;
     if (starts_with(option, length, "-cl-intel-"))
-        return vendor == VENDOR_INTEL;
+        return vendor == WA_VENDOR_INTEL;
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         if (starts_with(option, length, starts[i]))
             return true;
@@ -157,7 +157,7 @@ static bool is_known(cl_uint vendor, const char *option, size_t length)
 }
 
 /* Options of clang's own must not come here. "-D NAME" is two words. */
-static bool options_are_good(cl_uint vendor, const char *options)
+static bool options_are_good(wa_vendor vendor, const char *options)
 {
     bool is_name = false;
     for (;;) {
@@ -187,21 +187,22 @@ static void add_to_log(cl_program program, const char *text)
 static bool fits(cl_program program)
 {
     const cl_device_id device = program->head.context->device;
+    const wa_device *is = device->is;
     bool does = true;
     for (size_t i = 0; i < program->module->kernel_count; i++) {
         const ptx_kernel *kernel = &program->module->kernels[i];
         char line[512];
-        if (kernel->shared_bytes <= device->shared_bytes &&
+        if (kernel->shared_bytes <= is->local_bytes &&
             kernel->parameter_bytes <= device->parameter_bytes &&
-            kernel->required_items <= device->most_items)
+            kernel->required_items <= is->max_work_group)
             continue;
         snprintf(line, sizeof line,
                  "error   : Entry function '%s' uses too much: 0x%zx bytes "
                  "of shared data (0x%x max), %zu of parameters (%u max), "
                  "%zu work-items (%u max)\n",
-                 kernel->name, kernel->shared_bytes, device->shared_bytes,
+                 kernel->name, kernel->shared_bytes, is->local_bytes,
                  kernel->parameter_bytes, device->parameter_bytes,
-                 kernel->required_items, device->most_items);
+                 kernel->required_items, is->max_work_group);
         add_to_log(program, line);
         does = false;
     }
@@ -238,7 +239,7 @@ cl_int clBuildProgram(cl_program program, cl_uint count,
         if (devices[i] != program->head.context->device)
             return CL_INVALID_DEVICE;
     options = options ? options : "";
-    if (!options_are_good(program->head.context->device->vendor_id, options))
+    if (!options_are_good(program->head.context->device->is->vendor, options))
         return CL_INVALID_BUILD_OPTIONS;
     if (atomic_load(&program->kernels) != 0)
         return CL_INVALID_OPERATION;

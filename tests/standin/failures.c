@@ -89,13 +89,6 @@ bool call_fails(const char *function, cl_int usual, cl_int *error)
     return true;
 }
 
-void *fail_with(cl_int code, cl_int *error)
-{
-    if (error)
-        *error = code;
-    return NULL;
-}
-
 /* ---- Allocations ---- */
 
 static bool allocation_fails(const char *function, size_t size)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "kit/answers.h"
 #include "standin.h"
 
 /* ---- Objects (objects.c) ---- */
@@ -146,8 +147,6 @@ bool call_fails(const char *function, cl_int usual, cl_int *error);
         if (call_fails(__func__, usual, &may_fail_error))                     \
             return fail_with(may_fail_error, error);                          \
     } while (0)
-/* Returns NULL. */
-void *fail_with(cl_int code, cl_int *error);
 
 /* ---- Records (records.c) ---- */
 
@@ -159,13 +158,6 @@ void record_build(cl_program program, cl_int result);
 /* Takes copies of the arguments' bytes. */
 void record_launch(const standin_launch *launch);
 void records_forget(void);
-
-/* ---- Answers to queries ---- */
-
-/* Whoever asks gives room for `size` bytes, or asks how many there are. */
-cl_int answer(const void *bytes, size_t count, size_t size, void *value,
-              size_t *needed);
-cl_int answer_text(const char *text, size_t size, void *value, size_t *needed);
 
 /* ---- PTX (ptx.c) ---- */
 

@@ -38,8 +38,7 @@ cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info what, size_t size,
     if (!object_is(kernel, OBJECT_KERNEL, __func__))
         return CL_INVALID_KERNEL;
     if (what == CL_KERNEL_PROGRAM)
-        return answer(&kernel->program, sizeof kernel->program, size, value,
-                      needed);
+        return ANSWER(kernel->program);
     return CL_INVALID_VALUE;
 }
 
@@ -58,13 +57,11 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
     const cl_ulong local = kernel->facts->local_bytes;
     switch (what) {
     case CL_KERNEL_WORK_GROUP_SIZE:
-        return answer(&work_group, sizeof work_group, size, value, needed);
+        return ANSWER(work_group);
     case CL_KERNEL_PRIVATE_MEM_SIZE:
-        return answer(&standin_drivers.private_bytes,
-                      sizeof standin_drivers.private_bytes, size, value,
-                      needed);
+        return ANSWER(standin_drivers.private_bytes);
     case CL_KERNEL_LOCAL_MEM_SIZE:
-        return answer(&local, sizeof local, size, value, needed);
+        return ANSWER(local);
     default:
         return CL_INVALID_VALUE;
     }

@@ -244,13 +244,11 @@ cl_int clGetCommandQueueInfo(cl_command_queue queue,
         queue->out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
     switch (what) {
     case CL_QUEUE_CONTEXT:
-        return answer(&queue->head.context, sizeof queue->head.context, size,
-                      value, needed);
+        return ANSWER(queue->head.context);
     case CL_QUEUE_DEVICE:
-        return answer(&queue->device, sizeof queue->device, size, value,
-                      needed);
+        return ANSWER(queue->device);
     case CL_QUEUE_PROPERTIES:
-        return answer(&properties, sizeof properties, size, value, needed);
+        return ANSWER(properties);
     default:
         return CL_INVALID_VALUE;
     }
@@ -313,17 +311,15 @@ cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size,
     const size_t none = 0;
     switch (what) {
     case CL_MEM_TYPE:
-        return answer(&type, sizeof type, size, value, needed);
+        return ANSWER(type);
     case CL_MEM_FLAGS:
-        return answer(&memory->flags, sizeof memory->flags, size, value,
-                      needed);
+        return ANSWER(memory->flags);
     case CL_MEM_CONTEXT:
-        return answer(&memory->head.context, sizeof memory->head.context, size,
-                      value, needed);
+        return ANSWER(memory->head.context);
     case CL_MEM_SIZE:
-        return answer(&memory->size, sizeof memory->size, size, value, needed);
+        return ANSWER(memory->size);
     case CL_MEM_OFFSET: /* there are no parts of buffers */
-        return answer(&none, sizeof none, size, value, needed);
+        return ANSWER(none);
     default:
         return CL_INVALID_VALUE;
     }
