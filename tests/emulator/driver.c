@@ -3,22 +3,19 @@
 #include "driver.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kit/devices.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
-cl_icd_dispatch driver_dispatch;
-
 /* ---- The table ---- */
 
 EXPORTED void *clGetExtensionFunctionAddress(const char *name);
 
+/* What nobody here calls is not there. */
 #define OWN(name) .name = name
-static const cl_icd_dispatch own = {
+const cl_icd_dispatch driver_dispatch = {
     OWN(clGetPlatformInfo),
     OWN(clGetDeviceIDs),
     OWN(clGetDeviceInfo),
@@ -67,41 +64,23 @@ static const cl_icd_dispatch own = {
     OWN(clEnqueueMarkerWithWaitList),
 };
 
-/* What nobody here calls is not there. */
-static void missing(void)
-{
-    fputs("the emulated GPUs lack a function of OpenCL's\n", stderr);
-    abort();
-}
-
-/* Of which entries are all of one size; and whom devices are like. */
-static void fill_tables(void)
-{
-    void (*const absent)(void) = missing;
-    unsigned char *const to = (unsigned char *)&driver_dispatch;
-    const unsigned char *const from = (const unsigned char *)&own;
-    static const unsigned char nothing[sizeof absent];
-    for (size_t at = 0; at < sizeof own; at += sizeof absent)
-        memcpy(to + at,
-               memcmp(from + at, nothing, sizeof absent) != 0
-                   ? (const void *)(from + at)
-                   : &absent,
-               sizeof absent);
-    for (cl_uint i = 0; i < driver_device_count; i++)
-        driver_devices[i].is = made_up_device(driver_devices[i].like);
-}
-
 /* ---- Entry points ---- */
 
 EXPORTED cl_int clIcdGetPlatformIDsKHR(cl_uint count,
                                        cl_platform_id *platforms,
                                        cl_uint *found);
 
+static void find_devices(void)
+{
+    for (cl_uint i = 0; i < driver_device_count; i++)
+        driver_devices[i].is = made_up_device(driver_devices[i].like);
+}
+
 cl_int clIcdGetPlatformIDsKHR(cl_uint count, cl_platform_id *platforms,
                               cl_uint *found)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, fill_tables);
+    pthread_once(&once, find_devices);
     if ((count == 0 && platforms) || (!platforms && !found))
         return CL_INVALID_VALUE;
     if (platforms)

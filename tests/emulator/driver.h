@@ -114,7 +114,7 @@ struct _cl_event {
 extern struct _cl_platform_id driver_platform;
 extern struct _cl_device_id driver_devices[];
 extern const cl_uint driver_device_count;
-extern cl_icd_dispatch driver_dispatch;
+extern const cl_icd_dispatch driver_dispatch;
 
 bool device_is(cl_device_id device);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Accesses to memory, to whom they are of concern: local, global or private
  * memory. */
-#include "ptx_global.h"
 #include "ptx_races.h"
 #include "ptx_unset.h"
 

@@ -3,7 +3,6 @@
  * many bytes have come. A map is known as far as cl/matrix/tensor_maps.cl
  * writes it: four dimensions of 16-bit elements, boxes of 64 x 64. */
 #include "ptx_code.h"
-#include "ptx_global.h"
 #include "ptx_races.h"
 
 enum { BOX_ROWS = 64, ROW_BYTES = 128, CHUNK_BYTES = 16, MAP_BYTES = 128 };

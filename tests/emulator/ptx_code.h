@@ -377,6 +377,11 @@ static inline float ptx_bf16(uint16_t bits)
     return float_of((uint64_t)bits << 16);
 }
 
+/* + - * / and m M, which prefer a number to a NaN. */
+void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes,
+                   char operation);
+bool ptx_holds(const ptx_instruction *i, uint64_t a, uint64_t b);
+
 static inline unsigned first_of(lane_mask lanes)
 {
     return (unsigned)__builtin_ctzll(lanes);

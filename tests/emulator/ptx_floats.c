@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What each lane computes by itself, of floating-point numbers. What hardware
  * computes approximately is exact here but for rounding. */
-#include "ptx_floats.h"
+#include "ptx_code.h"
 
 #include <math.h>
 

@@ -2,7 +2,6 @@
  * Races in global memory: of each cell who wrote it last, and who has read it
  * last. Work-groups run one after the other here, each in epochs of its own
  * (ptx_races.h), so an epoch says whether it was this one. */
-#include "ptx_global.h"
 #include "ptx_races.h"
 
 #include <stdlib.h>

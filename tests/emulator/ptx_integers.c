@@ -2,7 +2,6 @@
  * What each lane computes by itself, of integers, bits and predicates; sums
  * and so on of floats are passed on (ptx_floats.c). */
 #include "ptx_code.h"
-#include "ptx_floats.h"
 
 /* to[lane] = value of a, b and c, the operands after the first. */
 #define FOR_EACH(value)                                                       \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Memory: loads, stores, atomics, and copies that complete later. */
 #include "ptx_code.h"
-#include "ptx_global.h"
 #include "ptx_races.h"
 #include "ptx_unset.h"
 

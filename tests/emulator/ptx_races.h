@@ -146,6 +146,19 @@ void ptx_product_reads(ptx_wave *wave, const ptx_clock *known, size_t offset,
 /* An operation at a barrier there: is it made, as far as the lane knows? */
 void ptx_mbarrier_used(ptx_wave *wave, unsigned lane, uint64_t address);
 
+/* ---- Global memory: ptx_global.c ---- */
+
+/* NULL: out of memory. */
+struct ptx_global *ptx_global_new(const ptx_launch *launch);
+void ptx_global_free(struct ptx_global *global);
+
+void ptx_global_read(ptx_wave *wave, unsigned lane, const unsigned char *at,
+                     size_t bytes);
+void ptx_global_write(ptx_wave *wave, unsigned lane, const unsigned char *at,
+                      size_t bytes);
+void ptx_global_atomic(ptx_wave *wave, unsigned lane, const unsigned char *at,
+                       size_t bytes);
+
 /* ---- Any memory: ptx_accesses.c ---- */
 
 /* By who resolved the address just before; reads: of which bytes nobody has

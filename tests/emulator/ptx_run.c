@@ -2,7 +2,6 @@
  * Work-groups one after the other; of one, its waves in turns of random
  * length and order, until all have ended. */
 #include "ptx_code.h"
-#include "ptx_global.h"
 #include "ptx_races.h"
 #include "ptx_unset.h"
 
