@@ -157,7 +157,6 @@ void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void record_build(cl_program program, cl_int result);
 /* Takes copies of the arguments' bytes. */
 void record_launch(const standin_launch *launch);
-void records_forget(void);
 
 /* ---- PTX (ptx.c) ---- */
 

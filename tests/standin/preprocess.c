@@ -2,6 +2,7 @@
  * Tokens, directives and macros. Expressions are in evaluate.c. */
 #include "preprocess.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,20 +12,16 @@
 #define MOST_PARAMETERS 16
 #define MOST_NESTED 32
 
-/* Tokens of definitions lie in one list; parts of it are named by the first.
- */
-typedef struct token_range {
-    size_t first, count;
-} token_range;
-
 typedef struct macro {
-    token name; /* of length 0: there is none in this slot */
-    bool takes_arguments;
-    token_range parameters, body;
-    bool busy; /* it is being replaced: not again within itself */
+    token name;        /* of length 0: there is none in this slot */
+    const char *text;  /* behind the name */
+    token_list tokens; /* of the text, once the macro is used */
+    size_t parameters; /* how many; each is a token and a comma or the end */
+    size_t body;       /* the first token of it */
+    bool busy;         /* it is being replaced: not again within itself */
 } macro;
 
-/* Texts that ## made. */
+/* Texts that ## made, or options. */
 typedef struct own_text {
     struct own_text *next;
     char text[];
@@ -38,7 +35,7 @@ typedef struct branch {
 struct preprocessor {
     macro macros[SLOTS];
     size_t macro_count;
-    token_list tokens, definitions;
+    token_list tokens;
     own_text *texts;
     branch branches[MOST_NESTED];
     size_t depth;
@@ -172,74 +169,42 @@ static macro *find_macro(preprocessor *p, const token *name)
     return found->name.length != 0 ? found : NULL;
 }
 
-/* Its body is empty at first, and ends where the list of definitions does. */
-static macro *add_macro(preprocessor *p, token name)
+/* Of what is behind "#define". */
+static void define(preprocessor *p, const char *at)
 {
+    const token name = {at, token_length(at)};
     macro *made = slot_for(p, &name);
     if (made->name.length == 0 && ++p->macro_count == SLOTS) {
         wrong("a source has more than %u macros", SLOTS - 1);
         exit(EXIT_FAILURE); /* the search for a slot would not end */
     }
-    memset(made, 0, sizeof *made);
+    token_list_free(&made->tokens);
     made->name = name;
-    made->body.first = p->definitions.count;
-    return made;
+    made->text = at + name.length;
 }
 
-static void append_body(preprocessor *p, macro *m, token t)
-{
-    append(&p->definitions, t);
-    m->body.count++;
-}
+static bool takes_arguments(const macro *m) { return *m->text == '('; }
 
-/* Of a line "NAME body" or "NAME(a, b) body", whose tokens are the last of the
- * definitions, from `first` on. */
-static void define(preprocessor *p, size_t first)
+/* "(a, b) body", or a body. */
+static void read_macro(macro *m)
 {
-    const size_t end = p->definitions.count;
-    const token *all = p->definitions.all;
-    if (first == end || !token_is_name(&all[first]))
+    if (m->tokens.count > 0)
         return;
-    macro *made = add_macro(p, all[first]);
-    size_t i = first + 1;
-    made->takes_arguments = i < end && token_is(&all[i], "(") &&
-                            all[i].at == all[first].at + all[first].length;
-    made->parameters.first = first + 2;
-    if (made->takes_arguments) /* the parameters are every second token */
-        for (i = first + 2; i < end && !token_is(&all[i - 1], ")"); i++)
-            made->parameters.count += token_is_name(&all[i]);
-    made->body.first = i;
-    made->body.count = end - i;
+    read_line(m->text, &m->tokens);
+    m->parameters = m->body = 0;
+    if (takes_arguments(m))
+        while (m->body < m->tokens.count &&
+               !token_is(&m->tokens.all[m->body++], ")"))
+            m->parameters += token_is_name(&m->tokens.all[m->body]);
 }
 
-/* -D NAME, -DNAME=text. */
-static void define_options(preprocessor *p, const char *options)
+/* Room for a text of that length. */
+static char *text_new_for(preprocessor *p, size_t length)
 {
-    static const char one[] = "1";
-    const char *at = options;
-    while ((at = strstr(at, "-D")) != NULL) {
-        const bool starts = at == options || at[-1] == ' ';
-        at += 2;
-        if (!starts)
-            continue;
-        at += strspn(at, " ");
-        const token name = {at, strcspn(at, "= ")};
-        at += name.length;
-        if (name.length == 0)
-            continue;
-        macro *made = add_macro(p, name);
-        token t = {one, 1};
-        if (*at == '=') {
-            const char *end = at + strcspn(at, " ");
-            for (at++; at < end; at += t.length) {
-                t.at = at;
-                t.length = token_length(at);
-                append_body(p, made, t);
-            }
-        } else {
-            append_body(p, made, t);
-        }
-    }
+    own_text *made = own_calloc(1, sizeof *made + length + 1);
+    made->next = p->texts;
+    p->texts = made;
+    return made->text;
 }
 
 /* ---- Replacement ---- */
@@ -249,13 +214,10 @@ static void expand_into(preprocessor *p, const token *tokens, size_t count,
 
 static token paste(preprocessor *p, const token *a, const token *b)
 {
-    own_text *made = own_calloc(1, sizeof *made + a->length + b->length + 1);
-    memcpy(made->text, a->at, a->length);
-    memcpy(made->text + a->length, b->at, b->length);
-    made->next = p->texts;
-    p->texts = made;
-    const token t = {made->text, a->length + b->length};
-    return t;
+    char *text = text_new_for(p, a->length + b->length);
+    memcpy(text, a->at, a->length);
+    memcpy(text + a->length, b->at, b->length);
+    return (token){text, a->length + b->length};
 }
 
 /* An argument as it was written, and with its macros replaced. */
@@ -268,31 +230,29 @@ typedef struct macro_argument {
 static void substitute(preprocessor *p, const macro *m,
                        const macro_argument *arguments, token_list *to)
 {
-    const token *body = p->definitions.all + m->body.first;
-    const token *parameters = p->definitions.all + m->parameters.first;
+    const token *all = m->tokens.all;
     bool pastes = false;
-    for (size_t i = 0; i < m->body.count; i++) {
-        const token *t = &body[i];
+    for (size_t i = m->body; i < m->tokens.count; i++) {
+        const token *t = &all[i];
         const bool before_paste =
-            i + 1 < m->body.count && token_is(&body[i + 1], "##");
+            i + 1 < m->tokens.count && token_is(&all[i + 1], "##");
         const size_t start = to->count;
         size_t parameter = 0;
         if (token_is(t, "##")) {
             pastes = to->count > 0;
             continue;
         }
-        while (parameter < m->parameters.count &&
-               !same(&parameters[2 * parameter], t))
+        while (parameter < m->parameters && !same(&all[1 + 2 * parameter], t))
             parameter++;
-        if (parameter == m->parameters.count) {
+        if (parameter == m->parameters) {
             append(to, *t);
         } else if (pastes || before_paste) {
             for (size_t k = 0; k < arguments[parameter].count; k++)
                 append(to, arguments[parameter].tokens[k]);
         } else {
-            const token_list *all = &arguments[parameter].expanded;
-            for (size_t k = 0; k < all->count; k++)
-                append(to, all->all[k]);
+            const token_list *given = &arguments[parameter].expanded;
+            for (size_t k = 0; k < given->count; k++)
+                append(to, given->all[k]);
         }
         if (pastes && to->count > start && start > 0) {
             to->all[start - 1] =
@@ -334,7 +294,8 @@ static void replace(preprocessor *p, macro *m, macro_argument *arguments,
                     token_list *to)
 {
     token_list made = {NULL, 0};
-    for (size_t i = 0; i < m->parameters.count; i++)
+    read_macro(m);
+    for (size_t i = 0; i < m->parameters; i++)
         expand_into(p, arguments[i].tokens, arguments[i].count,
                     &arguments[i].expanded);
     substitute(p, m, arguments, &made);
@@ -342,7 +303,7 @@ static void replace(preprocessor *p, macro *m, macro_argument *arguments,
     expand_into(p, made.all, made.count, to);
     m->busy = false;
     token_list_free(&made);
-    for (size_t i = 0; i < m->parameters.count; i++)
+    for (size_t i = 0; i < m->parameters; i++)
         token_list_free(&arguments[i].expanded);
 }
 
@@ -356,7 +317,7 @@ static void expand_into(preprocessor *p, const token *tokens, size_t count,
             token_is_name(&tokens[i]) ? find_macro(p, &tokens[i]) : NULL;
         if (!m || m->busy) {
             append(to, tokens[i]);
-        } else if (!m->takes_arguments) {
+        } else if (!takes_arguments(m)) {
             replace(p, m, arguments, to);
         } else if (i + 1 < count && token_is(&tokens[i + 1], "(")) {
             const size_t taken =
@@ -379,19 +340,21 @@ token_list preprocess_expand(preprocessor *p, const token *tokens,
 
 /* ---- Directives ---- */
 
-static bool holds(preprocessor *p, const token *line, size_t count)
+/* Of what is behind "#if". */
+static bool holds(preprocessor *p, const char *at)
 {
     static const char *const digits[] = {"0", "1"};
-    token_list known = {NULL, 0};
+    token_list line = {NULL, 0}, known = {NULL, 0};
     int64_t value = 0;
-    for (size_t i = 0; i < count; i++) {
-        token t = line[i];
+    read_line(at, &line);
+    for (size_t i = 0; i < line.count; i++) {
+        token t = line.all[i];
         if (token_is(&t, "defined")) {
             const bool in_parentheses =
-                i + 1 < count && token_is(&line[i + 1], "(");
+                i + 1 < line.count && token_is(&line.all[i + 1], "(");
             const size_t name = i + (in_parentheses ? 2 : 1);
-            if (name < count) {
-                t.at = digits[find_macro(p, &line[name]) != NULL];
+            if (name < line.count) {
+                t.at = digits[find_macro(p, &line.all[name]) != NULL];
                 t.length = 1;
             }
             i = name + in_parentheses;
@@ -402,6 +365,7 @@ static bool holds(preprocessor *p, const token *line, size_t count)
     preprocess_evaluate(all.all, all.count, &value);
     token_list_free(&all);
     token_list_free(&known);
+    token_list_free(&line);
     return value != 0;
 }
 
@@ -418,55 +382,66 @@ static void enter(preprocessor *p, bool holds_here)
         p->branches[p->depth++] = b;
 }
 
-/* The line's tokens are the last of the definitions, and stay there only if it
- * is one. */
-static void obey(preprocessor *p, size_t first)
+/* What is behind "#". */
+static void obey(preprocessor *p, const char *at)
 {
-    const token *line = p->definitions.all + first, *rest = line + 1;
-    const size_t count = p->definitions.count - first;
-    bool stays = false;
-    if (count == 0)
-        return;
+    const token word = {at, token_length(at)};
+    const char *rest = skip_blanks(at + word.length);
     branch *b = p->depth ? &p->branches[p->depth - 1] : NULL;
-    if (token_is(line, "ifdef") || token_is(line, "ifndef")) {
-        const bool defined = count > 1 && find_macro(p, rest) != NULL;
-        enter(p, defined == token_is(line, "ifdef"));
-    } else if (token_is(line, "if")) {
-        enter(p, is_active(p) && holds(p, rest, count - 1));
-    } else if (token_is(line, "elif") && b) {
-        b->is_active = !b->was_active && b->outer && holds(p, rest, count - 1);
+    if (token_is(&word, "ifdef") || token_is(&word, "ifndef")) {
+        const token name = {rest, token_length(rest)};
+        enter(p, (find_macro(p, &name) != NULL) == token_is(&word, "ifdef"));
+    } else if (token_is(&word, "if")) {
+        enter(p, is_active(p) && holds(p, rest));
+    } else if (token_is(&word, "elif") && b) {
+        b->is_active = !b->was_active && b->outer && holds(p, rest);
         b->was_active = b->was_active || b->is_active;
-    } else if (token_is(line, "else") && b) {
+    } else if (token_is(&word, "else") && b) {
         b->is_active = !b->was_active;
-    } else if (token_is(line, "endif") && b) {
+    } else if (token_is(&word, "endif") && b) {
         p->depth--;
-    } else if (token_is(line, "define") && is_active(p)) {
-        define(p, first + 1);
-        stays = true;
+    } else if (token_is(&word, "define") && is_active(p)) {
+        define(p, rest);
     }
-    if (!stays)
-        p->definitions.count = first;
+}
+
+static void read_text(preprocessor *p, const char *at)
+{
+    while (*at) {
+        at = skip_blanks(at);
+        if (*at == '#')
+            obey(p, skip_blanks(at + 1));
+        at = *at != '#' && is_active(p) ? read_line(at, &p->tokens)
+                                        : skip_line(at);
+    }
+}
+
+/* -D NAME and -DNAME=text as lines of a source. */
+static const char *definitions_of(preprocessor *p, const char *options)
+{
+    char *text = text_new_for(p, 16 + 8 * strlen(options)), *to = text;
+    for (const char *at = options; (at = strstr(at, "-D")) != NULL;) {
+        const bool starts = at == options || at[-1] == ' ';
+        at += 2;
+        if (!starts)
+            continue;
+        at += strspn(at, " ");
+        const int name = (int)strcspn(at, "= "), all = (int)strcspn(at, " ");
+        to += all > name ? sprintf(to, "#define %.*s %.*s\n", name, at,
+                                   all - name - 1, at + name + 1)
+                         : sprintf(to, "#define %.*s 1\n", name, at);
+        at += all;
+    }
+    return text;
 }
 
 preprocessor *preprocess(const char *source, const char *options)
 {
-    static const char *const of_the_compiler =
-        "-D__OPENCL_VERSION__=120 -D__OPENCL_C_VERSION__=120";
     preprocessor *p = own_calloc(1, sizeof *p);
-    define_options(p, of_the_compiler);
-    define_options(p, options);
-    for (const char *at = source; *at;) {
-        at = skip_blanks(at);
-        if (*at == '#') {
-            const size_t first = p->definitions.count;
-            at = read_line(at + 1, &p->definitions);
-            obey(p, first);
-        } else if (is_active(p)) {
-            at = read_line(at, &p->tokens);
-        } else {
-            at = skip_line(at);
-        }
-    }
+    read_text(p, "#define __OPENCL_VERSION__ 120\n"
+                 "#define __OPENCL_C_VERSION__ 120\n");
+    read_text(p, definitions_of(p, options));
+    read_text(p, source);
     return p;
 }
 
@@ -482,7 +457,8 @@ void preprocess_free(preprocessor *p)
         free(p->texts);
         p->texts = next;
     }
-    token_list_free(&p->definitions);
+    for (size_t i = 0; i < SLOTS; i++)
+        token_list_free(&p->macros[i].tokens);
     token_list_free(&p->tokens);
     free(p);
 }
