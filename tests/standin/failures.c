@@ -72,8 +72,6 @@ void standin_fail_allocation(unsigned long n) { start_plan(NULL, 0, n, 0); }
 
 void standin_fail_nothing(void) { start_plan(NULL, 0, 0, 0); }
 
-unsigned long standin_calls(void) { return plan()->calls; }
-
 unsigned long standin_allocations(void) { return plan()->allocations; }
 
 const char *standin_failed(void) { return plan()->failed; }

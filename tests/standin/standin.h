@@ -165,9 +165,8 @@ void standin_fail_allocation(unsigned long n);
  */
 void standin_fail_nothing(void);
 
-/* Counted since then: calls of the function that was named or else of all, and
- * allocations. A run that needs fewer than n has seen every one fail. */
-unsigned long standin_calls(void);
+/* Counted since then. A run that needs fewer than n has seen every one fail.
+ */
 unsigned long standin_allocations(void);
 
 /* The function whose call failed since then, "malloc" and so on for an

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The stand-in for OpenCL itself: its devices are those that were made up, and
  * it finds what a driver would. How it reads kernels is compared with plans in
- * test_planned_sources and test_models_sources. */
+ * test_planned_sources and test_models_sources; failures, builds and
+ * binaries are looked at in test_verdicts and test_bounds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,7 +161,7 @@ static void test_several_devices(void **state)
     assert_null(standin_wrong(NULL));
 }
 
-/* ---- Failures ---- */
+/* ---- Worlds ---- */
 
 typedef struct world {
     cl_device_id id;
@@ -196,47 +197,6 @@ static winattn_status create(const world *w)
     return status;
 }
 
-static void test_calls_fail(void **state)
-{
-    (void)state;
-    world w = open_world("PoCL");
-    w.desc.tier = WINATTN_TIER_CPU; /* no other instead */
-    standin_fail_call("clBuildProgram", 1, CL_DEVICE_NOT_AVAILABLE);
-    assert_int_equal(create(&w), CL_DEVICE_NOT_AVAILABLE);
-    assert_string_equal(standin_failed(), "clBuildProgram");
-    assert_int_equal(create(&w), WINATTN_SUCCESS);
-    standin_fail_nothing();
-    assert_int_equal(create(&w), WINATTN_SUCCESS);
-    assert_null(standin_failed());
-    const unsigned long all = standin_calls();
-    assert_true(all > 10);
-    /* without a name all calls count, and the last of them can fail */
-    standin_fail_call(NULL, all, 0);
-    create(&w);
-    assert_non_null(standin_failed());
-    assert_int_equal(standin_calls(), all);
-    standin_fail_call(NULL, all + 1, 0);
-    assert_int_equal(create(&w), WINATTN_SUCCESS);
-    assert_null(standin_failed());
-    close_world(&w);
-    assert_null(standin_wrong(NULL));
-}
-
-static void test_allocations_fail(void **state)
-{
-    (void)state;
-    world w = open_world("PoCL");
-    standin_fail_allocation(1);
-    assert_int_equal(create(&w), CL_OUT_OF_HOST_MEMORY);
-    assert_string_equal(standin_failed(), "calloc");
-    standin_fail_nothing();
-    assert_int_equal(create(&w), WINATTN_SUCCESS);
-    assert_true(standin_allocations() > 10);
-    void *volatile much = malloc(standin_most_bytes + 1);
-    assert_null(much);
-    close_world(&w);
-}
-
 /* The first launches of programs that are kept, on one token, have the offsets
  * of their own workspace, not those of the plan's. All kernels are launched,
  * once each. */
@@ -269,45 +229,6 @@ static void test_first_launches(void **state)
     assert_int_equal(given, 1);
     winattn_programs_destroy(programs);
     close_world(&w);
-}
-
-/* ---- Binaries, builds, the self-test ---- */
-
-static void test_binaries(void **state)
-{
-    (void)state;
-    world w = open_world("PoCL");
-    winattn_programs *programs;
-    winattn_plan *plan;
-    static unsigned char blob[65536];
-    size_t size;
-    const standin_build *builds;
-    const standin_binaries before = standin_binaries_given();
-    assert_int_equal(winattn_programs_create(w.context, w.id, &programs), 0);
-    assert_int_equal(winattn_plan_create(w.context, w.id, &w.desc, &plan), 0);
-    assert_int_equal(
-        winattn_programs_export(programs, sizeof blob, blob, &size), 0);
-    winattn_plan_destroy(plan);
-    winattn_programs_destroy(programs);
-    assert_int_equal(standin_builds(&builds), 1);
-    assert_non_null(strstr(builds[0].options, "-DHEAD_DIM=32 "));
-    assert_non_null(strstr(builds[0].source, "\nforward_cpu("));
-    standin_forget();
-
-    assert_int_equal(winattn_programs_create(w.context, w.id, &programs), 0);
-    if (winattn_programs_import(programs, size, blob))
-        fail_msg("%s", winattn_last_reason());
-    assert_int_equal(create(&w), WINATTN_SUCCESS);
-    assert_int_equal(standin_builds(&builds), 1);
-    assert_null(builds[0].source);
-    assert_int_equal(standin_binaries_given().sound, before.sound + 1);
-    assert_int_equal(standin_binaries_given().damaged, before.damaged);
-    standin_drivers.refuses_binaries = true;
-    w.desc.head_dim = 16;
-    assert_int_equal(create(&w), WINATTN_SUCCESS);
-    winattn_programs_destroy(programs);
-    close_world(&w);
-    assert_null(standin_wrong(NULL));
 }
 
 static bool refuses_half(void *data, const char *options)
@@ -461,10 +382,7 @@ int main(void)
         cmocka_unit_test_setup(test_devices_are_found_again, start),
         cmocka_unit_test_setup(test_several_devices, start),
         cmocka_unit_test_setup(test_plans_run, start),
-        cmocka_unit_test_setup(test_calls_fail, start),
-        cmocka_unit_test_setup(test_allocations_fail, start),
         cmocka_unit_test_setup(test_first_launches, start),
-        cmocka_unit_test_setup(test_binaries, start),
         cmocka_unit_test_setup(test_drivers, start),
         cmocka_unit_test_setup(test_wrong_is_found, start),
     };
