@@ -13,8 +13,7 @@
 #define COMMON_EXTENSIONS                                                     \
     "cl_khr_icd cl_khr_byte_addressable_store "                               \
     "cl_khr_global_int32_base_atomics cl_khr_global_int32_extended_atomics "  \
-    "cl_khr_local_int32_base_atomics cl_khr_local_int32_extended_atomics "    \
-    "cl_khr_fp64 "
+    "cl_khr_local_int32_base_atomics cl_khr_local_int32_extended_atomics "
 
 #define NVIDIA                                                                \
     .dispatch = &driver_dispatch, .options = OPTIONS,                         \

@@ -133,13 +133,13 @@ typedef struct ptx_instruction {
     ptx_space space;
     ptx_compare compare;
     bool is_unordered; /* a comparison with NaN is true */
-    char combine;      /* of setp, with another predicate: & | ^; 0 */
     ptx_rounding rounding;
     bool to_integer; /* rounding to one */
     bool ftz, saturates, is_wide, is_high, is_approximate;
-    bool transposes;      /* .trans */
-    unsigned count;       /* .v2, .x4; columns of a product; bytes */
-    char kind;            /* the operation, of atom, vote, redux, ... */
+    bool transposes; /* .trans */
+    unsigned count;  /* .v2, .x4; columns of a product; bytes */
+    char kind;       /* the operation, of atom, vote, redux, ...; of setp, with
+                      * another predicate: & | ^; 0: none */
     const ptx_unit *unit; /* of a product of another vendor's */
     unsigned line;
 } ptx_instruction;
@@ -348,18 +348,6 @@ static inline uint64_t bits_of(float x)
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
-static inline double double_of(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-static inline uint64_t double_bits(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
 static inline uint64_t cut(uint64_t x, unsigned bits)
 {
     return bits >= 64 ? x : x & (((uint64_t)1 << bits) - 1);
@@ -369,6 +357,8 @@ static inline int64_t signed_of(uint64_t x, unsigned bits)
     return bits >= 64 ? (int64_t)x
                       : (int64_t)(x << (64 - bits)) >> (64 - bits);
 }
+/* What the instruction's kind makes of two numbers. */
+uint64_t ptx_combined(const ptx_instruction *i, uint64_t was, uint64_t x);
 float ptx_half(uint16_t bits);
 uint16_t ptx_to_half(double x);
 uint16_t ptx_to_bf16(double x);

@@ -52,16 +52,9 @@ static double rounded(ptx_rounding rounding, double x)
 
 static double read_float(ptx_width width, uint64_t bits)
 {
-    if (width.type == TYPE_BF16)
-        return ptx_bf16((uint16_t)bits);
-    switch (width.bits) {
-    case 16:
-        return ptx_half((uint16_t)bits);
-    case 64:
-        return double_of(bits);
-    default:
-        return float_of(bits);
-    }
+    return width.type == TYPE_BF16 ? ptx_bf16((uint16_t)bits)
+           : width.bits == 16      ? ptx_half((uint16_t)bits)
+                                   : float_of(bits);
 }
 
 /* 13 bits are dropped, to the nearest, away from zero. */
@@ -79,14 +72,7 @@ static uint64_t write_float(const ptx_instruction *i, double x)
         return ptx_to_bf16(x);
     if (i->width.type == TYPE_TF32)
         return to_tf32(x);
-    switch (i->width.bits) {
-    case 16:
-        return ptx_to_half(x);
-    case 64:
-        return double_bits(x);
-    default:
-        return bits_of((float)x);
-    }
+    return i->width.bits == 16 ? ptx_to_half(x) : bits_of((float)x);
 }
 
 /* The nearest that there is; of a NaN 0. */

@@ -13,7 +13,7 @@ enum { MOST_OPERANDS = 160 };
 enum {
     PAIRS = 1,        /* of integers */
     HALVES = 2,       /* pairs of fp16 */
-    FLOATS = 4,       /* of any size */
+    FLOATS = 4,       /* fp16, too */
     SHORT_FLOATS = 8, /* bf16 and TF32 */
     NO_INTEGERS = 16,
     KINDS = 32 /* the name must say which operation is meant */
@@ -134,17 +134,17 @@ static const struct {
     const char *name;
     ptx_width width;
 } types[] = {
-    {"pred", {TYPE_PRED, 1}},     {"b8", {TYPE_BITS, 8}},
-    {"b16", {TYPE_BITS, 16}},     {"b32", {TYPE_BITS, 32}},
-    {"b64", {TYPE_BITS, 64}},     {"u8", {TYPE_UNSIGNED, 8}},
-    {"u16", {TYPE_UNSIGNED, 16}}, {"u32", {TYPE_UNSIGNED, 32}},
-    {"u64", {TYPE_UNSIGNED, 64}}, {"s8", {TYPE_SIGNED, 8}},
-    {"s16", {TYPE_SIGNED, 16}},   {"s32", {TYPE_SIGNED, 32}},
-    {"s64", {TYPE_SIGNED, 64}},   {"f16", {TYPE_FLOAT, 16}},
-    {"f32", {TYPE_FLOAT, 32}},    {"f64", {TYPE_FLOAT, 64}},
-    {"bf16", {TYPE_BF16, 16}},    {"tf32", {TYPE_TF32, 32}},
-    {"u16x2", {TYPE_PAIR, 32}},   {"s16x2", {TYPE_SIGNED_PAIR, 32}},
-    {"f16x2", {TYPE_HALVES, 32}}, {"bf16x2", {TYPE_BF16S, 32}},
+    {"pred", {TYPE_PRED, 1}},          {"b8", {TYPE_BITS, 8}},
+    {"b16", {TYPE_BITS, 16}},          {"b32", {TYPE_BITS, 32}},
+    {"b64", {TYPE_BITS, 64}},          {"u8", {TYPE_UNSIGNED, 8}},
+    {"u16", {TYPE_UNSIGNED, 16}},      {"u32", {TYPE_UNSIGNED, 32}},
+    {"u64", {TYPE_UNSIGNED, 64}},      {"s8", {TYPE_SIGNED, 8}},
+    {"s16", {TYPE_SIGNED, 16}},        {"s32", {TYPE_SIGNED, 32}},
+    {"s64", {TYPE_SIGNED, 64}},        {"f16", {TYPE_FLOAT, 16}},
+    {"f32", {TYPE_FLOAT, 32}},         {"bf16", {TYPE_BF16, 16}},
+    {"tf32", {TYPE_TF32, 32}},         {"u16x2", {TYPE_PAIR, 32}},
+    {"s16x2", {TYPE_SIGNED_PAIR, 32}}, {"f16x2", {TYPE_HALVES, 32}},
+    {"bf16x2", {TYPE_BF16S, 32}},
 };
 
 static const char roundings[] = "nzmp";
@@ -248,7 +248,7 @@ static bool set_operation(ptx_instruction *i, const char *word)
         }
     for (size_t n = 0; n < COUNT_OF(kinds); n++)
         if (strcmp(word, kinds[n].name) == 0) {
-            *(compares_now ? &i->combine : &i->kind) = kinds[n].kind;
+            i->kind = kinds[n].kind;
             return true;
         }
     return false;
@@ -501,7 +501,7 @@ static unsigned least_operands(const ptx_instruction *i)
     case RULE_STORE:
         return i->least + i->count;
     default:
-        return i->least + (i->combine != 0);
+        return i->least + (i->run == run_compare && i->kind);
     }
 }
 

@@ -11,16 +11,10 @@ static float flushed(const ptx_instruction *i, float x)
     return i->ftz && fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
 }
 
-static double read_number(const ptx_instruction *i, uint64_t bits)
+static float read_number(const ptx_instruction *i, uint64_t bits)
 {
-    switch (i->width.bits) {
-    case 16:
-        return ptx_half((uint16_t)bits);
-    case 64:
-        return double_of(bits);
-    default:
-        return flushed(i, float_of(bits));
-    }
+    return i->width.bits == 16 ? ptx_half((uint16_t)bits)
+                               : flushed(i, float_of(bits));
 }
 
 static float chosen(char operation, float a, float b)
@@ -79,7 +73,7 @@ void run_fuse(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 
 bool ptx_holds(const ptx_instruction *i, uint64_t a, uint64_t b)
 {
-    const double x = read_number(i, a), y = read_number(i, b);
+    const float x = read_number(i, a), y = read_number(i, b);
     const bool ordered = !isnan(x) && !isnan(y);
     if (i->compare == COMPARE_NUM)
         return ordered;

@@ -287,24 +287,11 @@ static bool holds(const ptx_instruction *i, uint64_t a, uint64_t b)
 /* A predicate of two numbers, combined with a third operand's. */
 void run_compare(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
-    const uint64_t *with = i->combine ? lanes_of(wave, i, 3) : NULL;
     const uint64_t *a = lanes_of(wave, i, 1), *b = lanes_of(wave, i, 2);
+    const uint64_t *with = i->kind ? lanes_of(wave, i, 3) : NULL;
     uint64_t *to = lanes_of(wave, i, 0);
     LANE_FOR (lanes) {
-        uint64_t is_true = holds(i, a[lane], b[lane]);
-        switch (i->combine) {
-        case '&':
-            is_true &= with[lane];
-            break;
-        case '|':
-            is_true |= with[lane];
-            break;
-        case '^':
-            is_true ^= with[lane];
-            break;
-        default:
-            break;
-        }
-        to[lane] = is_true & 1;
+        const uint64_t is_true = holds(i, a[lane], b[lane]);
+        to[lane] = (with ? ptx_combined(i, with[lane], is_true) : is_true) & 1;
     }
 }

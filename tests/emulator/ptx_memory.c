@@ -154,7 +154,7 @@ void run_store(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
     }
 }
 
-static uint64_t combined(const ptx_instruction *i, uint64_t was, uint64_t x)
+uint64_t ptx_combined(const ptx_instruction *i, uint64_t was, uint64_t x)
 {
     const unsigned bits = i->width.bits;
     const bool is_signed = i->width.type == TYPE_SIGNED;
@@ -191,7 +191,7 @@ void run_atomic(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
             return;
         memcpy(&was, to, size);
         if (i->kind != '?')
-            x = combined(i, was, x);
+            x = ptx_combined(i, was, x);
         else if (was == cut(x, i->width.bits))
             x = lanes_of(wave, i, 3)[lane];
         else

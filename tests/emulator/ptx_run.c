@@ -139,44 +139,23 @@ static void fill(uint64_t *lanes, const ptx_wave *wave,
                  const ptx_constant *constant)
 {
     const ptx_group *group = wave->group;
-    uint64_t base = constant->number, step = 0;
-    switch (constant->filling) {
-    case FILL_SHARED:
-        base += SHARED_START;
-        break;
-    case FILL_PRIVATE:
-        base += PRIVATE_START;
-        break;
-    case FILL_DATA:
-        base += (uint64_t)(uintptr_t)group->kernel->code->data->bytes;
-        break;
-    case FILL_GROUP:
-        base = group->number;
-        break;
-    case FILL_ITEMS:
-        base = group->launch->items;
-        break;
-    case FILL_GROUPS:
-        base = group->launch->groups;
-        break;
-    case FILL_ARGUMENTS:
-        base = (uint64_t)(uintptr_t)group->launch->parameters;
-        break;
-    case FILL_WAVE:
-        base = wave->number;
-        break;
-    case FILL_ITEM:
-        base = (uint64_t)wave->number * group->width;
-        step = 1;
-        break;
-    case FILL_LANE:
-        step = 1;
-        break;
-    case FILL_NUMBER:
-        break;
-    }
+    const uint64_t starts[] = {
+        [FILL_NUMBER] = 0,
+        [FILL_SHARED] = SHARED_START,
+        [FILL_PRIVATE] = PRIVATE_START,
+        [FILL_DATA] = (uintptr_t)group->kernel->code->data->bytes,
+        [FILL_ITEM] = (uint64_t)wave->number * group->width,
+        [FILL_GROUP] = group->number,
+        [FILL_ITEMS] = group->launch->items,
+        [FILL_GROUPS] = group->launch->groups,
+        [FILL_LANE] = 0,
+        [FILL_WAVE] = wave->number,
+        [FILL_ARGUMENTS] = (uintptr_t)group->launch->parameters};
+    const uint64_t start = starts[constant->filling] + constant->number;
+    const bool differ =
+        constant->filling == FILL_ITEM || constant->filling == FILL_LANE;
     for (unsigned lane = 0; lane < group->width; lane++)
-        lanes[lane] = base + lane * step;
+        lanes[lane] = start + differ * lane;
 }
 
 static void start_wave(ptx_group *group, unsigned number)

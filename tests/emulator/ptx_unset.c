@@ -150,7 +150,8 @@ static lane_mask spread_columns(lane_mask lanes, unsigned part)
 }
 
 /* See run_multiply_wave. */
-static void spread_product(ptx_wave *wave, const ptx_instruction *i)
+static void spread_product(ptx_wave *wave, const ptx_instruction *i,
+                           lane_mask lanes)
 {
     lane_mask sums[4];
     for (unsigned n = 0; n < 4; n++)
@@ -159,11 +160,12 @@ static void spread_product(ptx_wave *wave, const ptx_instruction *i)
                   spread_columns(any_of(wave, i, 8, 10), n % 2) |
                   unset_of(wave, i, 10 + n);
     for (unsigned n = 0; n < 4; n++)
-        set(wave, i, n, ALL_LANES, sums[n]);
+        set(wave, i, n, lanes, sums[n]);
 }
 
 /* See run_multiply_group: sums, perhaps four words of rows, the rest. */
-static void spread_group_product(ptx_wave *wave, const ptx_instruction *i)
+static void spread_group_product(ptx_wave *wave, const ptx_instruction *i,
+                                 lane_mask lanes)
 {
     const unsigned sums = i->count / 2;
     const bool is_held = i->operand_count == sums + 9;
@@ -176,7 +178,7 @@ static void spread_group_product(ptx_wave *wave, const ptx_instruction *i)
         if (is_held)
             unset |= spread_rows(unset_of(wave, i, sums + n / 2 % 2) |
                                  unset_of(wave, i, sums + 2 + n / 2 % 2));
-        set(wave, i, n, ALL_LANES, unset);
+        set(wave, i, n, lanes, unset);
     }
 }
 
@@ -315,67 +317,55 @@ static void spread_plain(ptx_wave *wave, const ptx_instruction *i,
         set(wave, i, n, lanes, unset);
 }
 
+static void spread_wave(ptx_wave *wave, const ptx_instruction *i,
+                        lane_mask lanes)
+{
+    const lane_mask any = any_of(wave, i, i->lead, i->operand_count);
+    for (unsigned n = 0; n < i->lead; n++)
+        set(wave, i, n, lanes, any & lanes ? lanes : 0);
+}
+
+/* What is loaded is checked where it is known from where. */
+static void spread_memory(ptx_wave *wave, const ptx_instruction *i,
+                          lane_mask lanes)
+{
+    for (unsigned n = 0; n < i->count; n++)
+        set(wave, i, n, lanes, 0);
+}
+
+static void want_all(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
+{
+    const bool has_result = i->rule == RULE_ATOMIC;
+    report(wave, any_of(wave, i, has_result, i->operand_count) & lanes,
+           "an operand");
+    if (has_result)
+        set(wave, i, 0, lanes, 0);
+}
+
 void ptx_unset_spread(ptx_wave *wave, const ptx_instruction *i,
                       lane_mask lanes)
 {
-    if (i->rule == RULE_PLAIN) {
-        spread_plain(wave, i, lanes);
-        return;
-    }
-    check_addresses(wave, i, lanes);
-    switch (i->rule) {
-    case RULE_MEMORY:
-        for (unsigned n = 0; n < i->count; n++)
-            set(wave, i, n, lanes, 0);
-        break;
-    case RULE_ATOMIC:
-        report(wave, any_of(wave, i, 1, i->operand_count) & lanes,
-               "an operand");
-        set(wave, i, 0, lanes, 0);
-        break;
-    case RULE_NONE:
-        report(wave, any_of(wave, i, 0, i->operand_count) & lanes,
-               "an operand");
-        break;
-    case RULE_WAVE: {
-        const lane_mask any = any_of(wave, i, i->lead, i->operand_count);
-        for (unsigned n = 0; n < i->lead; n++)
-            set(wave, i, n, lanes, any & lanes ? lanes : 0);
-        break;
-    }
-    case RULE_SHUFFLE:
-        spread_shuffle(wave, i, lanes);
-        break;
-    case RULE_PERMUTE:
-        spread_permute(wave, i, lanes);
-        break;
-    case RULE_UNIT:
-        spread_unit(wave, i, lanes);
-        break;
-    case RULE_MOVE:
-        spread_move(wave, i, lanes);
-        break;
-    case RULE_BITS:
-        spread_bits(wave, i, lanes);
-        break;
-    case RULE_SHIFT:
-        spread_shift(wave, i, lanes);
-        break;
-    case RULE_CONVERT:
-        spread_convert(wave, i, lanes);
-        break;
-    case RULE_SELECT:
-        spread_select(wave, i, lanes);
-        break;
-    case RULE_PRODUCT:
-        spread_product(wave, i);
-        break;
-    case RULE_GROUP_PRODUCT:
-        spread_group_product(wave, i);
-        break;
-    default: /* what is stored is checked where it is known where to */
-        break;
-    }
+    static ptx_function *const rules[] = {
+        [RULE_PLAIN] = spread_plain,
+        [RULE_MOVE] = spread_move,
+        [RULE_BITS] = spread_bits,
+        [RULE_SHIFT] = spread_shift,
+        [RULE_CONVERT] = spread_convert,
+        [RULE_WAVE] = spread_wave,
+        [RULE_MEMORY] = spread_memory,
+        [RULE_NONE] = want_all,
+        [RULE_STORE] = NULL, /* checked where it is known where to */
+        [RULE_ATOMIC] = want_all,
+        [RULE_SHUFFLE] = spread_shuffle,
+        [RULE_SELECT] = spread_select,
+        [RULE_PERMUTE] = spread_permute,
+        [RULE_PRODUCT] = spread_product,
+        [RULE_GROUP_PRODUCT] = spread_group_product,
+        [RULE_UNIT] = spread_unit};
+    if (i->rule != RULE_PLAIN)
+        check_addresses(wave, i, lanes);
+    if (rules[i->rule])
+        rules[i->rule](wave, i, lanes);
 }
 
 /* ---- Loads and stores ---- */

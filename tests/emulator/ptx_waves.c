@@ -226,37 +226,9 @@ void run_vote(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 void run_reduce(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const uint64_t *from = lanes_of(wave, i, 1);
-    uint32_t x = 0;
-    bool first = true;
-    LANE_FOR (lanes) {
-        const uint32_t y = (uint32_t)from[lane];
-        const bool is_less =
-            i->width.type == TYPE_SIGNED ? (int32_t)y < (int32_t)x : y < x;
-        switch (first ? '=' : i->kind) {
-        case '+':
-            x += y;
-            break;
-        case 'm':
-            x = is_less ? y : x;
-            break;
-        case 'M':
-            x = is_less ? x : y;
-            break;
-        case '&':
-            x &= y;
-            break;
-        case '|':
-            x |= y;
-            break;
-        case '^':
-            x ^= y;
-            break;
-        default:
-            x = y;
-            break;
-        }
-        first = false;
-    }
+    uint64_t x = from[first_of(lanes)];
+    LANE_FOR (lanes &(lanes - 1))
+        x = ptx_combined(i, x, from[lane]);
     LANE_FOR (lanes)
-        lanes_of(wave, i, 0)[lane] = x;
+        lanes_of(wave, i, 0)[lane] = cut(x, i->width.bits);
 }
