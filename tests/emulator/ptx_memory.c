@@ -105,6 +105,65 @@ unsigned char *ptx_resolve(ptx_wave *wave, ptx_space space, uint64_t address,
     }
 }
 
+/* ---- Accesses, to whom they are of concern ---- */
+
+static bool is_local(const ptx_group *group, const unsigned char *at)
+{
+    return at >= group->shared &&
+           at < group->shared + group->kernel->shared_bytes;
+}
+
+static bool is_global(const ptx_group *group, const unsigned char *at)
+{
+    return group->recent.start && at >= group->recent.start &&
+           (size_t)(at - group->recent.start) < group->recent.bytes;
+}
+
+/* Whoever resolved the address just before reads: a bit for each `size` bytes
+ * of which nobody has written any. */
+static unsigned note_reads(ptx_wave *wave, unsigned lane,
+                           const unsigned char *at, size_t size,
+                           unsigned count)
+{
+    const ptx_group *group = wave->group;
+    unsigned unset = 0;
+    if (is_local(group, at)) {
+        const size_t offset = (size_t)(at - group->shared);
+        for (unsigned n = 0; n < count; n++)
+            unset |=
+                (unsigned)ptx_local_read(wave, lane, offset + n * size, size)
+                << n;
+    } else if (is_global(group, at)) {
+        ptx_global_read(wave, lane, at, size * count);
+    } else {
+        for (unsigned n = 0; n < count; n++)
+            unset |= (unsigned)ptx_private_is_unset(wave, at + n * size, size)
+                     << n;
+    }
+    return unset;
+}
+
+void ptx_writes(ptx_wave *wave, unsigned lane, const unsigned char *at,
+                size_t bytes, bool changes)
+{
+    const ptx_group *group = wave->group;
+    if (is_local(group, at))
+        ptx_local_write(wave, lane, (size_t)(at - group->shared), bytes,
+                        changes);
+    else if (is_global(group, at))
+        ptx_global_write(wave, lane, at, bytes);
+}
+
+static void note_changes(ptx_wave *wave, unsigned lane,
+                         const unsigned char *at, size_t bytes)
+{
+    const ptx_group *group = wave->group;
+    if (is_local(group, at))
+        ptx_local_atomic(wave, lane, (size_t)(at - group->shared), bytes);
+    else if (is_global(group, at))
+        ptx_global_atomic(wave, lane, at, bytes);
+}
+
 /* ---- Loads and stores ---- */
 
 static uint64_t extended(const ptx_instruction *i, uint64_t x)
@@ -121,7 +180,7 @@ void run_load(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
             ptx_resolve(wave, i->space, address_of(wave, i, i->count, lane),
                         size * i->count, lane);
         const unsigned unset =
-            from ? ptx_reads(wave, lane, from, size, i->count) : 0;
+            from ? note_reads(wave, lane, from, size, i->count) : 0;
         for (unsigned n = 0; n < i->count && from; n++) {
             uint64_t x = 0;
             if (unset >> n & 1)
@@ -198,7 +257,7 @@ void run_atomic(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
             x = was;
         memcpy(to, &x, size);
         ptx_note_write(wave, to, size);
-        ptx_changes(wave, lane, to, size);
+        note_changes(wave, lane, to, size);
         lanes_of(wave, i, 0)[lane] = was;
     }
 }

@@ -159,15 +159,10 @@ void ptx_global_write(ptx_wave *wave, unsigned lane, const unsigned char *at,
 void ptx_global_atomic(ptx_wave *wave, unsigned lane, const unsigned char *at,
                        size_t bytes);
 
-/* ---- Any memory: ptx_accesses.c ---- */
+/* ---- Any memory: ptx_memory.c ---- */
 
-/* By who resolved the address just before; reads: of which bytes nobody has
- * written any, a bit for each `size` of them. */
-unsigned ptx_reads(ptx_wave *wave, unsigned lane, const unsigned char *at,
-                   size_t size, unsigned count);
+/* Whoever resolved the address just before writes. */
 void ptx_writes(ptx_wave *wave, unsigned lane, const unsigned char *at,
                 size_t bytes, bool changes);
-void ptx_changes(ptx_wave *wave, unsigned lane, const unsigned char *at,
-                 size_t bytes);
 
 #endif

@@ -15,8 +15,6 @@
 #include "ptx_code.h"
 #include "ptx_test.h"
 
-enum { MOST_SIDE = 16 };
-
 /* ---- Layouts ---- */
 
 typedef int formula(int l, int i);
@@ -43,51 +41,23 @@ typedef struct layout {
     int lanes, m, n, k;
     int a_elements, b_elements, c_elements;
     formula *a_m, *a_k, *b_k, *b_n, *c_m, *c_n;
-    int repeats; /* how many lanes have an element of A, or of B */
 } layout;
 
 static const layout layouts[] = {
     {"wmma11", 32, 16, 16, 16, 16, 16, 8, lane_15, element, element, lane_15,
-     wmma11_c_m, lane_15, 2},
+     wmma11_c_m, lane_15},
     {"wmma12", 32, 16, 16, 16, 8, 8, 8, lane_15, wmma12_k, wmma12_k, lane_15,
-     wmma12_c_m, lane_15, 1},
+     wmma12_c_m, lane_15},
     {"mfma16", 64, 16, 16, 16, 4, 4, 4, lane_15, mfma16_k, mfma16_k, lane_15,
-     mfma16_k, lane_15, 1},
+     mfma16_k, lane_15},
     {"dpas8", 8, 8, 8, 16, 16, 16, 8, element_pair, dpas8_a_k, element, lane_,
-     element, lane_, 1},
+     element, lane_},
     {"dpas16", 16, 8, 16, 16, 8, 16, 8, element, lane_, element, lane_,
-     element, lane_, 1},
+     element, lane_},
 };
 #define EACH_LAYOUT(u)                                                        \
     for (const layout *u = layouts;                                           \
          u < layouts + sizeof layouts / sizeof *layouts; u++)
-
-static void assert_once(const layout *u, int elements, formula *row,
-                        formula *column, int rows, int columns, int times)
-{
-    int hits[MOST_SIDE][MOST_SIDE] = {{0}};
-    for (int l = 0; l < u->lanes; l++)
-        for (int i = 0; i < elements; i++) {
-            assert_in_range(row(l, i), 0, rows - 1);
-            assert_in_range(column(l, i), 0, columns - 1);
-            hits[row(l, i)][column(l, i)]++;
-        }
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < columns; c++)
-            if (hits[r][c] != times)
-                fail_msg("%s: %d, %d in %d places", u->name, r, c, hits[r][c]);
-}
-
-static void layouts_have_each_element(void **state)
-{
-    (void)state;
-    EACH_LAYOUT(u)
-    {
-        assert_once(u, u->a_elements, u->a_m, u->a_k, u->m, u->k, u->repeats);
-        assert_once(u, u->b_elements, u->b_k, u->b_n, u->k, u->n, u->repeats);
-        assert_once(u, u->c_elements, u->c_m, u->c_n, u->m, u->n, 1);
-    }
-}
 
 /* ---- Products ---- */
 
@@ -321,7 +291,6 @@ static void reads_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_have_each_element),
         cmocka_unit_test(multiplies),
         cmocka_unit_test(wants_whole_waves),
         cmocka_unit_test(wants_both_halves),

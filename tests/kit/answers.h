@@ -17,8 +17,8 @@ cl_int answer_ulong(cl_ulong number, size_t size, void *value, size_t *needed);
 #define ANSWER(expression)                                                    \
     answer(&(expression), sizeof(expression), size, value, needed)
 
-/* To clGetDeviceInfo, all but the platform. What a driver reports wrongly is
- * reported wrongly. */
+/* Answers clGetDeviceInfo, but for the platform. What a driver reports wrongly
+ * is reported wrongly. */
 cl_int answer_device(const wa_device *device, cl_device_info what, size_t size,
                      void *value, size_t *needed);
 

@@ -169,7 +169,7 @@ static macro *find_macro(preprocessor *p, const token *name)
     return found->name.length != 0 ? found : NULL;
 }
 
-/* Of what is behind "#define". */
+/* What is behind "#define" names a macro. */
 static void define(preprocessor *p, const char *at)
 {
     const token name = {at, token_length(at)};
@@ -340,7 +340,7 @@ token_list preprocess_expand(preprocessor *p, const token *tokens,
 
 /* ---- Directives ---- */
 
-/* Of what is behind "#if". */
+/* Does what is behind "#if"? */
 static bool holds(preprocessor *p, const char *at)
 {
     static const char *const digits[] = {"0", "1"};
