@@ -21,6 +21,8 @@
 #define wa_chain_append wa_winattn_chain_append
 #define wa_chain_begin wa_winattn_chain_begin
 #define wa_chain_end wa_winattn_chain_end
+#define wa_chain_event wa_winattn_chain_event
+#define wa_chain_go_on wa_winattn_chain_go_on
 #define wa_check_memory wa_winattn_check_memory
 #define wa_check_process wa_winattn_check_process
 #define wa_check_queue wa_winattn_check_queue
@@ -45,13 +47,16 @@
 #define wa_program_set_keep wa_winattn_program_set_keep
 #define wa_program_set_keeps wa_winattn_program_set_keeps
 #define wa_program_set_origin wa_winattn_program_set_origin
+#define wa_read_number wa_winattn_read_number
 #define wa_read_struct wa_winattn_read_struct
 #define wa_read_tuning wa_winattn_read_tuning
 #define wa_session_acquire wa_winattn_session_acquire
+#define wa_session_check_kernel wa_winattn_session_check_kernel
 #define wa_session_check_matrix_unit wa_winattn_session_check_matrix_unit
 #define wa_session_context wa_winattn_session_context
 #define wa_session_device wa_winattn_session_device
 #define wa_session_device_id wa_winattn_session_device_id
+#define wa_session_find_spills wa_winattn_session_find_spills
 #define wa_session_is_inherited wa_winattn_session_is_inherited
 #define wa_session_kernel wa_winattn_session_kernel
 #define wa_session_programs wa_winattn_session_programs
@@ -59,5 +64,7 @@
 #define wa_set_arg wa_winattn_set_arg
 #define wa_tier_name wa_winattn_tier_name
 #define wa_tier_refusal wa_winattn_tier_refusal
+#define wa_zeros_begin wa_winattn_zeros_begin
+#define wa_zeros_end wa_winattn_zeros_end
 
 #endif

@@ -24,23 +24,33 @@ winattn_status wa_chain_begin(wa_kernel_chain *chain, cl_command_queue queue,
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
-                               uint64_t items, size_t group)
+cl_event *wa_chain_event(const wa_kernel_chain *chain, cl_event *done)
 {
-    const size_t global = (size_t)((items + group - 1) / group * group);
-    cl_event done = NULL;
-    const cl_int error = clEnqueueNDRangeKernel(
-        chain->queue, kernel, 1, NULL, &global, &group, chain->wait_count,
-        chain->wait_list,
-        chain->wants_event || !chain->in_order ? &done : NULL);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clEnqueueNDRangeKernel");
+    *done = NULL;
+    return chain->wants_event || !chain->in_order ? done : NULL;
+}
+
+void wa_chain_go_on(wa_kernel_chain *chain, cl_event done)
+{
     if (chain->last)
         clReleaseEvent(chain->last);
     chain->last = done;
     chain->has_begun = true;
     chain->wait_count = chain->in_order ? 0 : 1;
     chain->wait_list = chain->in_order ? NULL : &chain->last;
+}
+
+winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
+                               uint64_t items, size_t group)
+{
+    const size_t global = (size_t)((items + group - 1) / group * group);
+    cl_event done;
+    const cl_int error = clEnqueueNDRangeKernel(
+        chain->queue, kernel, 1, NULL, &global, &group, chain->wait_count,
+        chain->wait_list, wa_chain_event(chain, &done));
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clEnqueueNDRangeKernel");
+    wa_chain_go_on(chain, done);
     return WINATTN_SUCCESS;
 }
 

@@ -35,6 +35,11 @@ WA_SISTER winattn_status wa_chain_begin(wa_kernel_chain *chain,
 WA_SISTER winattn_status wa_chain_append(wa_kernel_chain *chain,
                                          cl_kernel kernel, uint64_t items,
                                          size_t group);
+/* Where the next command's event goes, NULL: nobody asks for it; and what
+ * waits for that command from then on. */
+WA_SISTER cl_event *wa_chain_event(const wa_kernel_chain *chain,
+                                   cl_event *done);
+WA_SISTER void wa_chain_go_on(wa_kernel_chain *chain, cl_event done);
 /* The last launch's event, or a marker's where there was no launch, becomes
  * the caller's; after a failure, or where event is NULL, it is let go. Returns
  * status. */

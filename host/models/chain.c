@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "models/linear.h"
+#include "session/warmup.h"
 
 winattn_status wa_models_chain_begin(wa_kernel_chain *chain,
                                      cl_command_queue queue,
@@ -24,22 +25,37 @@ winattn_status wa_models_chain_end(wa_kernel_chain *chain,
     return wa_chain_end(chain, status, event);
 }
 
-/* Where the next command's event goes; NULL: nobody asks for it. */
-static cl_event *event_of(const wa_kernel_chain *chain, cl_event *done)
+static winattn_status call_first(const wa_session *session, size_t bytes,
+                                 wa_first_call *call, const void *plan)
 {
-    *done = NULL;
-    return chain->wants_event || !chain->in_order ? done : NULL;
+    wa_zeros z;
+    wa_kernel_chain chain;
+    winattn_status status =
+        wa_zeros_begin(&z, wa_session_context(session),
+                       wa_session_device_id(session), bytes, 2 * bytes, 0);
+    if (status == WINATTN_SUCCESS)
+        status = wa_chain_begin(&chain, z.queue, 0, NULL, false);
+    if (status == WINATTN_SUCCESS)
+        status = wa_chain_end(&chain, call(plan, z.in, z.out, &chain), NULL);
+    return wa_zeros_end(&z, status);
 }
 
-/* As wa_chain_append leaves it. */
-static void go_on(wa_kernel_chain *chain, cl_event done)
+winattn_status wa_keep_kernels(const wa_session *session,
+                               const cl_kernel *kernels, size_t count,
+                               size_t bytes, wa_first_call *call,
+                               const void *plan)
 {
-    if (chain->last)
-        clReleaseEvent(chain->last);
-    chain->last = done;
-    chain->has_begun = true;
-    chain->wait_count = chain->in_order ? 0 : 1;
-    chain->wait_list = chain->in_order ? NULL : &chain->last;
+    wa_program_set *set = wa_session_programs(session);
+    bool keeps = false;
+    for (size_t i = 0; i < count && !keeps; i++)
+        if (kernels[i])
+            WA_TRY(wa_program_set_keeps(set, kernels[i], &keeps));
+    if (keeps && !wa_may_pass(call_first(session, bytes, call, plan)))
+        for (size_t i = 0; i < count; i++)
+            if (kernels[i])
+                wa_program_set_keep(set, kernels[i]);
+    wa_forget_failure(); /* the plan is good without */
+    return WINATTN_SUCCESS;
 }
 
 winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
@@ -47,11 +63,10 @@ winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
                                          const winattn_forward *forward)
 {
     cl_event done;
-    cl_event *event = event_of(chain, &done);
     WA_TRY(winattn_enqueue_forward(plan, chain->queue, forward,
                                    chain->wait_count, chain->wait_list,
-                                   event));
-    go_on(chain, done);
+                                   wa_chain_event(chain, &done)));
+    wa_chain_go_on(chain, done);
     return WINATTN_SUCCESS;
 }
 

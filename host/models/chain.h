@@ -4,6 +4,7 @@
 #define WINATTN_MODELS_CHAIN_H
 
 #include "launch/chain.h"
+#include "session/session.h"
 
 #include "winattn_models.h"
 
@@ -16,6 +17,17 @@ winattn_status wa_models_chain_begin(wa_kernel_chain *chain,
                                      const cl_event *event);
 winattn_status wa_models_chain_end(wa_kernel_chain *chain,
                                    winattn_status status, cl_event *event);
+
+/* Lets the binaries of a plan's new programs be kept, after a call on `bytes`
+ * of zeros: some runtimes finish compiling only then. out: twice as many
+ * bytes. A call that fails for a cause that may pass leaves them to the next
+ * plan, and is no failure. */
+typedef winattn_status wa_first_call(const void *plan, cl_mem zeros,
+                                     cl_mem out, wa_kernel_chain *chain);
+winattn_status wa_keep_kernels(const wa_session *session,
+                               const cl_kernel *kernels, size_t count,
+                               size_t bytes, wa_first_call *call,
+                               const void *plan);
 
 /* Appends a linear layer of rows without gaps, whose tensors are known to be
  * right; those that it lacks have buffer NULL. */

@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "models/chain.h"
 #include "models/levels.h"
 #include "plan/tuning.h"
 #include "program/cache.h"
@@ -31,33 +32,18 @@ static void release_kernels(winattn_linear_plan *plan)
 /* A kernel that built can still be one that the device cannot run. */
 static winattn_status check_kernel(const winattn_linear_plan *plan, int i)
 {
-    const wa_device *device = wa_session_device(plan->session);
-    const cl_device_id id = wa_session_device_id(plan->session);
-    const uint32_t wanted = plan->layout.kernel[i].work_group;
-    size_t size = 0;
-    cl_ulong spilled = 0;
-    cl_int error = clGetKernelWorkGroupInfo(plan->kernels[i], id,
-                                            CL_KERNEL_WORK_GROUP_SIZE,
-                                            sizeof size, &size, NULL);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
-    if (size < wanted && device->reports_kernel_sizes)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "the kernel built for work-groups of %llu, not %u",
-                       (unsigned long long)size, wanted);
+    cl_ulong spilled;
+    WA_TRY(wa_session_check_kernel(plan->session, plan->kernels[i],
+                                   plan->layout.kernel[i].work_group, NULL));
     /* a norm of long rows has these in slow memory, and still pays */
     if (plan->layout.tier != WINATTN_TIER_MATRIX || i == WA_LINEAR_NORM)
         return WINATTN_SUCCESS;
-    error = clGetKernelWorkGroupInfo(plan->kernels[i], id,
-                                     CL_KERNEL_PRIVATE_MEM_SIZE,
-                                     sizeof spilled, &spilled, NULL);
-    if (wa_may_pass(error))
-        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
-    if (error == CL_SUCCESS && spilled > MOST_SPILLED)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "the kernel spills %llu bytes of registers",
-                       (unsigned long long)spilled);
-    return WINATTN_SUCCESS;
+    WA_TRY(wa_session_find_spills(plan->session, plan->kernels[i], &spilled));
+    return spilled <= MOST_SPILLED
+               ? WINATTN_SUCCESS
+               : wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                         "the kernel spills %llu bytes of registers",
+                         (unsigned long long)spilled);
 }
 
 static winattn_status build_kernels(winattn_linear_plan *plan)
@@ -132,14 +118,19 @@ static winattn_status build_best(winattn_linear_plan *plan)
     }
 }
 
-/* ---- A first launch ---- */
-
-/* Of one row, on zeros: some runtimes finish compiling only then, and binaries
- * are kept afterwards. All rows of W are the same. */
-static winattn_status run_once(const winattn_linear_plan *plan,
-                               cl_command_queue queue, cl_mem zeros,
-                               cl_mem out, size_t workspace_at)
+/* What a row of x or of y takes, and what is behind it. */
+static size_t row_bytes(const winattn_linear_plan *plan)
 {
+    const wa_linear_problem *p = &plan->problem;
+    const size_t most = p->in > p->out ? p->in : p->out;
+    return 4 * ((most + 15) / 16 * 16) + 64;
+}
+
+/* One row on zeros, in all kernels. All rows of W are the same. */
+static winattn_status call_first(const void *data, cl_mem zeros, cl_mem out,
+                                 wa_kernel_chain *chain)
+{
+    const winattn_linear_plan *plan = data;
     const winattn_linear call = {.struct_size = sizeof call,
                                  .rows = 1,
                                  .x.buffer = zeros,
@@ -149,65 +140,11 @@ static winattn_status run_once(const winattn_linear_plan *plan,
                                  .norm_bias.buffer = zeros,
                                  .residual.buffer = zeros,
                                  .y.buffer = out,
-                                 .workspace = {out, workspace_at}};
-    wa_kernel_chain chain;
-    winattn_status status = wa_chain_begin(&chain, queue, 0, NULL, false);
+                                 .workspace = {out, row_bytes(plan)}};
     for (int i = WA_LINEAR_MANY; i <= WA_LINEAR_FEW; i++)
-        if (status == WINATTN_SUCCESS && plan->kernels[i])
-            status = wa_linear_append_as(plan, &call, (wa_linear_kernel_id)i,
-                                         &chain);
-    WA_TRY(wa_chain_end(&chain, status, NULL));
-    const cl_int error = clFinish(queue);
-    return error == CL_SUCCESS ? WINATTN_SUCCESS
-                               : wa_fail_cl(error, "clFinish");
-}
-
-static winattn_status warm_up(const winattn_linear_plan *plan)
-{
-    const wa_linear_problem *p = &plan->problem;
-    const size_t most = p->in > p->out ? p->in : p->out;
-    const size_t size = 4 * ((most + 15) / 16 * 16) + 64;
-    cl_context context = wa_session_context(plan->session);
-    cl_mem zeros = NULL, out = NULL;
-    cl_int error = CL_OUT_OF_HOST_MEMORY;
-    cl_command_queue queue = clCreateCommandQueue(
-        context, wa_session_device_id(plan->session), 0, &error);
-    void *bytes = calloc(size, 1);
-    if (queue && bytes)
-        zeros =
-            clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                           size, bytes, &error);
-    if (zeros)
-        out =
-            clCreateBuffer(context, CL_MEM_READ_WRITE, 2 * size, NULL, &error);
-    const winattn_status status = out ? run_once(plan, queue, zeros, out, size)
-                                      : wa_fail_cl(error, "clCreateBuffer");
-    if (out)
-        clReleaseMemObject(out);
-    if (zeros)
-        clReleaseMemObject(zeros);
-    free(bytes);
-    if (queue)
-        clReleaseCommandQueue(queue);
-    return status;
-}
-
-/* Lets the binaries of new programs be kept. A warm-up that fails for a cause
- * that may pass leaves them to the next plan. */
-static winattn_status keep_binaries(winattn_linear_plan *plan)
-{
-    wa_program_set *set = wa_session_programs(plan->session);
-    bool keeps = false;
-    for (int i = 0; i < WA_LINEAR_KERNELS && !keeps; i++)
         if (plan->kernels[i])
-            WA_TRY(wa_program_set_keeps(set, plan->kernels[i], &keeps));
-    if (!keeps)
-        return WINATTN_SUCCESS;
-    const bool is_complete = !wa_may_pass(warm_up(plan));
-    for (int i = 0; i < WA_LINEAR_KERNELS && is_complete; i++)
-        if (plan->kernels[i])
-            wa_program_set_keep(set, plan->kernels[i]);
-    wa_forget_failure(); /* the plan is good without */
+            WA_TRY(wa_linear_append_as(plan, &call, (wa_linear_kernel_id)i,
+                                       chain));
     return WINATTN_SUCCESS;
 }
 
@@ -231,7 +168,8 @@ static winattn_status build(winattn_linear_plan *plan,
     WA_TRY(wa_program_set_origin(wa_session_programs(plan->session),
                                  plan->kernels[WA_LINEAR_MANY],
                                  &plan->origin));
-    return keep_binaries(plan);
+    return wa_keep_kernels(plan->session, plan->kernels, WA_LINEAR_KERNELS,
+                           row_bytes(plan), call_first, plan);
 }
 
 static winattn_status create(cl_context context, cl_device_id device,

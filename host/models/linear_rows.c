@@ -58,18 +58,6 @@ const char *wa_linear_row_kernel(winattn_tier tier)
     return of_tier[tier].kernel;
 }
 
-/* A number without sign, behind which the text moves. */
-static bool read_number(const char **text, uint32_t most, uint32_t *number)
-{
-    char *end;
-    if (**text < '0' || **text > '9')
-        return false;
-    const unsigned long value = strtoul(*text, &end, 10);
-    *text = end;
-    *number = (uint32_t)value;
-    return value <= most;
-}
-
 bool wa_linear_shape_parse(winattn_tier tier, const char *text,
                            wa_linear_shape *shape)
 {
@@ -78,7 +66,7 @@ bool wa_linear_shape_parse(winattn_tier tier, const char *text,
     do {
         uint32_t number;
         if (count == of_tier[tier].count ||
-            !read_number(&text, WA_LARGEST_NUMBER, &number))
+            !wa_read_number(&text, WA_LARGEST_NUMBER, &number))
             return false;
         memcpy((char *)shape + of_tier[tier].at[count++], &number,
                sizeof number);
@@ -151,7 +139,7 @@ static bool read_features(const char *word, uint32_t *number)
 {
     *number = 0;
     return strcmp(word, ANY) == 0 ||
-           (read_number(&word, MOST_FEATURES, number) && !*word &&
+           (wa_read_number(&word, MOST_FEATURES, number) && !*word &&
             *number > 0);
 }
 

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "launch/arguments.h"
+#include "models/chain.h"
 #include "models/levels.h"
 #include "models/options.h"
 #include "plan/defines.h"
@@ -133,67 +134,33 @@ const char *wa_row_lay_out(const wa_row_desc *desc, const wa_device *device,
 
 /* ---- Kernels ---- */
 
-/* One launch, on rows that do not exist, after which a binary is complete
- * (session/warmup.h). */
-static winattn_status warm_up(wa_session *session, const wa_row_plan *plan)
+/* Rows that do not exist. */
+static winattn_status call_first(const void *plan, cl_mem zeros, cl_mem out,
+                                 wa_kernel_chain *chain)
 {
-    const size_t bytes = (size_t)plan->desc.row_size * 4 + 64;
-    wa_row_call call = {.rows = 0};
-    wa_kernel_chain chain;
-    cl_int error;
-    cl_mem buffer = clCreateBuffer(wa_session_context(session),
-                                   CL_MEM_READ_WRITE, bytes, NULL, &error);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clCreateBuffer");
-    call.from.buffer = call.other.buffer = call.weight.buffer =
-        call.bias.buffer = call.to.buffer = buffer;
-    cl_command_queue queue = clCreateCommandQueue(
-        wa_session_context(session), wa_session_device_id(session), 0, &error);
-    winattn_status status = WINATTN_SUCCESS;
-    if (error != CL_SUCCESS) {
-        status = wa_fail_cl(error, "clCreateCommandQueue");
-    } else {
-        status = wa_chain_begin(&chain, queue, 0, NULL, false);
-        if (status == WINATTN_SUCCESS)
-            status = wa_row_append(plan, &call, &chain);
-        error = clFinish(queue);
-        if (status == WINATTN_SUCCESS && error != CL_SUCCESS)
-            status = wa_fail_cl(error, "clFinish");
-        clReleaseCommandQueue(queue);
-    }
-    clReleaseMemObject(buffer);
-    return status;
+    const wa_row_call call = {.from.buffer = zeros,
+                              .other.buffer = zeros,
+                              .weight.buffer = zeros,
+                              .bias.buffer = zeros,
+                              .to.buffer = out};
+    return wa_row_append(plan, &call, chain);
 }
 
 winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,
                                 wa_row_plan *plan)
 {
     const wa_device *device = wa_session_device(session);
-    wa_program_set *programs = wa_session_programs(session);
     char defines[WA_DEFINES_SIZE];
-    bool keeps = false;
-    size_t most = 0;
     const char *name =
         wa_row_lay_out(desc, device, plan, defines, sizeof defines);
     WA_TRY(wa_session_kernel(session, name, defines,
                              desc->build_options ? desc->build_options : "",
                              &plan->kernel));
     plan->desc.build_options = NULL; /* the caller's memory */
-    const cl_int error = clGetKernelWorkGroupInfo(
-        plan->kernel, wa_session_device_id(session), CL_KERNEL_WORK_GROUP_SIZE,
-        sizeof most, &most, NULL);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
-    const size_t items = (size_t)plan->team * plan->teams;
-    if (most < items && device->reports_kernel_sizes)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "%s built for work-groups of %llu, not %llu", name,
-                       (unsigned long long)most, (unsigned long long)items);
-    WA_TRY(wa_program_set_keeps(programs, plan->kernel, &keeps));
-    if (keeps && !wa_may_pass(warm_up(session, plan)))
-        wa_program_set_keep(programs, plan->kernel);
-    wa_forget_failure(); /* the plan is good without */
-    return WINATTN_SUCCESS;
+    WA_TRY(wa_session_check_kernel(session, plan->kernel,
+                                   plan->team * plan->teams, NULL));
+    return wa_keep_kernels(session, &plan->kernel, 1,
+                           (size_t)desc->row_size * 4 + 64, call_first, plan);
 }
 
 void wa_row_plan_release(wa_row_plan *plan)

@@ -26,8 +26,7 @@ static const char *const score_biases[WA_ROW_SCORE_BIASES] = {
 
 /* ---- Shapes ---- */
 
-/* A number without sign and its end; false if there is none. */
-static bool read_number(const char **text, uint32_t most, uint32_t *number)
+bool wa_read_number(const char **text, uint32_t most, uint32_t *number)
 {
     char *end;
     if (**text < '0' || **text > '9')
@@ -42,7 +41,7 @@ static size_t read_numbers(const char *text, uint32_t numbers[MOST_NUMBERS])
 {
     size_t count = 0;
     for (; count < MOST_NUMBERS; text++) {
-        if (!read_number(&text, WA_LARGEST_NUMBER, &numbers[count++]))
+        if (!wa_read_number(&text, WA_LARGEST_NUMBER, &numbers[count++]))
             return 0;
         if (*text != ':')
             return *text ? 0 : count;
@@ -160,7 +159,7 @@ static bool read_size(reader *from, bool may_be_any, uint32_t *number)
     *number = 0;
     if (may_be_any && strcmp(text, ANY) == 0)
         return true;
-    return read_number(&text, 0x7fffffff, number) && !*text && *number > 0;
+    return wa_read_number(&text, 0x7fffffff, number) && !*text && *number > 0;
 }
 
 /* A vendor and a capability, or a name in quotes. */
@@ -179,7 +178,7 @@ static bool read_device(reader *from, wa_tuned_row *row)
         if (strcmp(wa_vendor_name(v), from->word) == 0)
             row->vendor = v;
     return row->vendor != WA_VENDOR_OTHER && next_word(from, &quoted) &&
-           !quoted && read_number(&text, 1000, &row->least_capability) &&
+           !quoted && wa_read_number(&text, 1000, &row->least_capability) &&
            !*text;
 }
 

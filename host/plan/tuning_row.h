@@ -118,6 +118,11 @@ bool wa_tuned_row_fits(const wa_tuned_row *row, wa_tuned_kernel kernel,
 const char *wa_tuned_row_of_sister(const wa_tuned_row *row, const char *kernel,
                                    const wa_device *device);
 
+/* A number without sign, behind which the text moves; false if there is none,
+ * or a larger one. */
+WA_SISTER bool wa_read_number(const char **text, uint32_t most,
+                              uint32_t *number);
+
 /* What a row for just this device has in front of its other words. */
 void wa_tuned_device_print(const wa_device *device, char *text, size_t size);
 

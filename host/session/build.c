@@ -19,26 +19,6 @@ void wa_kernels_release(wa_kernels *kernels)
 
 /* ---- Kernels of a plan ---- */
 
-/* A kernel that built can still be one that the device cannot run; *most, if
- * not NULL, becomes the work-items that it can. */
-static winattn_status check_kernel(const wa_session *session, cl_kernel kernel,
-                                   uint32_t work_group, uint32_t *most)
-{
-    size_t size = 0;
-    const cl_int error = clGetKernelWorkGroupInfo(
-        kernel, wa_session_device_id(session), CL_KERNEL_WORK_GROUP_SIZE,
-        sizeof size, &size, NULL);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
-    if (most)
-        *most = (uint32_t)size;
-    if (size < work_group && wa_session_device(session)->reports_kernel_sizes)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "the kernel built for work-groups of %llu, not %u",
-                       (unsigned long long)size, work_group);
-    return WINATTN_SUCCESS;
-}
-
 winattn_status wa_build_steps(wa_session *session, const wa_problem *problem,
                               const wa_plan *plan, wa_kernels *kernels,
                               uint32_t *most)
@@ -51,8 +31,8 @@ winattn_status wa_build_steps(wa_session *session, const wa_problem *problem,
             continue;
         WA_TRY(wa_session_kernel(session, step->kernel, step->defines,
                                  problem->build_options, kernel));
-        WA_TRY(check_kernel(session, *kernel, step->work_group,
-                            is_main ? most : NULL));
+        WA_TRY(wa_session_check_kernel(session, *kernel, step->work_group,
+                                       is_main ? most : NULL));
     }
     return WINATTN_SUCCESS;
 }
@@ -77,22 +57,6 @@ static winattn_status keep_binaries(const wa_session *session,
     for (int i = 0; i < WA_STEPS; i++)
         if (kernels->step[i])
             wa_program_set_keep(set, kernels->step[i]);
-    return WINATTN_SUCCESS;
-}
-
-/* Bytes of slow memory that a work-item of the kernel needs because registers
- * do not suffice; 0 where the driver does not tell. */
-static winattn_status find_spills(const wa_session *session, cl_kernel kernel,
-                                  cl_ulong *bytes)
-{
-    *bytes = 0;
-    const cl_int error = clGetKernelWorkGroupInfo(
-        kernel, wa_session_device_id(session), CL_KERNEL_PRIVATE_MEM_SIZE,
-        sizeof *bytes, bytes, NULL);
-    if (wa_may_pass(error))
-        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
-    if (error != CL_SUCCESS)
-        *bytes = 0;
     return WINATTN_SUCCESS;
 }
 
@@ -126,7 +90,7 @@ static winattn_status check_spills(const wa_session *session,
     if (plan->tier != WINATTN_TIER_MATRIX)
         return WINATTN_SUCCESS;
     cl_ulong spilled;
-    WA_TRY(find_spills(session, kernels->step[main], &spilled));
+    WA_TRY(wa_session_find_spills(session, kernels->step[main], &spilled));
     const bool retry = spilled > FEW_SPILLED && again;
     if (retry)
         *most = plan->step[main].work_group / 2;

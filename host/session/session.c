@@ -70,6 +70,39 @@ winattn_status wa_session_kernel(const wa_session *session, const char *name,
                                  build_options, kernel);
 }
 
+winattn_status wa_session_check_kernel(const wa_session *session,
+                                       cl_kernel kernel, uint32_t work_group,
+                                       uint32_t *most)
+{
+    size_t size = 0;
+    const cl_int error = clGetKernelWorkGroupInfo(
+        kernel, wa_session_device_id(session), CL_KERNEL_WORK_GROUP_SIZE,
+        sizeof size, &size, NULL);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
+    if (most)
+        *most = (uint32_t)size;
+    if (size < work_group && wa_session_device(session)->reports_kernel_sizes)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                       "the kernel built for work-groups of %llu, not %u",
+                       (unsigned long long)size, work_group);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_session_find_spills(const wa_session *session,
+                                      cl_kernel kernel, cl_ulong *bytes)
+{
+    *bytes = 0;
+    const cl_int error = clGetKernelWorkGroupInfo(
+        kernel, wa_session_device_id(session), CL_KERNEL_PRIVATE_MEM_SIZE,
+        sizeof *bytes, bytes, NULL);
+    if (wa_may_pass(error))
+        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
+    if (error != CL_SUCCESS)
+        *bytes = 0;
+    return WINATTN_SUCCESS;
+}
+
 static void check_free(unit_check *check)
 {
     if (!check)

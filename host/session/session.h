@@ -35,6 +35,19 @@ WA_SISTER winattn_status wa_session_kernel(const wa_session *session,
                                            const char *build_options,
                                            cl_kernel *kernel);
 
+/* A kernel that built can still be one that the device cannot run; *most, if
+ * not NULL, becomes the work-items that it can. */
+WA_SISTER winattn_status wa_session_check_kernel(const wa_session *session,
+                                                 cl_kernel kernel,
+                                                 uint32_t work_group,
+                                                 uint32_t *most);
+
+/* Bytes of slow memory that a work-item of the kernel needs because registers
+ * do not suffice; 0 where the driver does not tell. */
+WA_SISTER winattn_status wa_session_find_spills(const wa_session *session,
+                                                cl_kernel kernel,
+                                                cl_ulong *bytes);
+
 /* wa_check_family of a plan's pass, made once for each program of its main
  * step. */
 winattn_status wa_session_check_family(wa_session *session,

@@ -89,12 +89,6 @@ double wa_warm_up_work(const wa_problem *problem, const wa_plan *plan)
 /* Bytes of a buffer; where more are needed it is too large as well. */
 #define MOST_BYTES ((uint64_t)64 << 20)
 
-typedef struct warm_up {
-    cl_command_queue queue;
-    cl_mem in, out, workspace;
-    wa_buffers buffers;
-} warm_up;
-
 /* Bytes of a row of any tensor, at least. */
 static uint64_t row_bytes(const wa_problem *problem)
 {
@@ -122,70 +116,57 @@ static winattn_status make_buffer(cl_context context, uint64_t bytes,
     return status;
 }
 
-static winattn_status make_queue(cl_context context, cl_device_id device,
-                                 cl_command_queue *queue)
+winattn_status wa_zeros_begin(wa_zeros *z, cl_context context,
+                              cl_device_id device, uint64_t in, uint64_t out,
+                              uint64_t workspace)
 {
     cl_int error;
-    *queue = clCreateCommandQueue(context, device, 0, &error);
-    if (error == CL_SUCCESS)
-        return WINATTN_SUCCESS;
-    *queue = NULL;
-    return wa_fail_cl(error, "clCreateCommandQueue");
+    memset(z, 0, sizeof *z);
+    z->queue = clCreateCommandQueue(context, device, 0, &error);
+    if (error != CL_SUCCESS) {
+        z->queue = NULL;
+        return wa_fail_cl(error, "clCreateCommandQueue");
+    }
+    WA_TRY(make_buffer(context, in, &z->in));
+    WA_TRY(make_buffer(context, out, &z->out));
+    return make_buffer(context, workspace, &z->workspace);
 }
 
-/* Makes what the launch needs; to be ended, also after a failure. */
-static winattn_status begin(warm_up *w, cl_context context,
-                            cl_device_id device, const wa_problem *small,
-                            uint64_t out_bytes, uint64_t workspace_bytes,
-                            const wa_table_buffers *table)
+winattn_status wa_zeros_end(wa_zeros *z, winattn_status status)
 {
-    memset(w, 0, sizeof *w);
-    WA_TRY(make_queue(context, device, &w->queue));
-    WA_TRY(make_buffer(context, row_bytes(small), &w->in));
-    WA_TRY(make_buffer(context, out_bytes, &w->out));
-    WA_TRY(make_buffer(context, workspace_bytes, &w->workspace));
-    w->buffers.workspace.buffer = w->workspace;
-    w->buffers.table = *table;
-    return WINATTN_SUCCESS;
-}
-
-static void end(warm_up *w)
-{
-    if (w->workspace)
-        clReleaseMemObject(w->workspace);
-    if (w->out)
-        clReleaseMemObject(w->out);
-    if (w->in)
-        clReleaseMemObject(w->in);
-    if (w->queue)
-        clReleaseCommandQueue(w->queue);
+    const cl_int error =
+        status == WINATTN_SUCCESS ? clFinish(z->queue) : CL_SUCCESS;
+    if (z->workspace)
+        clReleaseMemObject(z->workspace);
+    if (z->out)
+        clReleaseMemObject(z->out);
+    if (z->in)
+        clReleaseMemObject(z->in);
+    if (z->queue)
+        clReleaseCommandQueue(z->queue);
+    return error == CL_SUCCESS ? status : wa_fail_cl(error, "clFinish");
 }
 
 /* The tensors that a pass must have. */
-static void set_tensors(warm_up *w, const wa_problem *small, wa_pass pass)
+static void set_tensors(const wa_zeros *z, const wa_problem *small,
+                        wa_pass pass, wa_buffers *b)
 {
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
         const wa_role role = wa_tensor_role(id, pass);
         if (small->tensor[id].used && (role == WA_INPUT || role == WA_OUTPUT))
-            w->buffers.tensor[id].buffer = role == WA_OUTPUT ? w->out : w->in;
+            b->tensor[id].buffer = role == WA_OUTPUT ? z->out : z->in;
     }
 }
 
 /* And those with which it takes another kernel for statistics, which alone is
  * left to be launched then. */
-static void set_given(warm_up *w, const wa_problem *small)
+static void set_given(const wa_zeros *z, const wa_problem *small,
+                      wa_buffers *b)
 {
     static const wa_tensor_id given[] = {WA_O, WA_LSE};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (small->tensor[given[i]].used)
-            w->buffers.tensor[given[i]].buffer = w->in;
-}
-
-static winattn_status finish(const warm_up *w)
-{
-    const cl_int error = clFinish(w->queue);
-    return error == CL_SUCCESS ? WINATTN_SUCCESS
-                               : wa_fail_cl(error, "clFinish");
+            b->tensor[given[i]].buffer = z->in;
 }
 
 /* Is it little enough? */
@@ -237,26 +218,24 @@ winattn_status wa_warm_up(cl_context context, cl_device_id device,
     const uint64_t out = (uint64_t)plan->step[WA_STEP_FORWARD].block_rows *
                          small.head_dim * ELEMENT_BYTES;
     wa_plan small_plan = *plan;
-    warm_up w;
+    wa_zeros z;
     shrink_plan(&small, &small_plan);
     if (!suits(&small, wa_warm_up_work(problem, plan),
                small_plan.workspace.all))
         return WINATTN_SUCCESS;
-    winattn_status status = begin(&w, context, device, &small, out,
-                                  small_plan.workspace.all, table);
-    set_tensors(&w, &small, plan->pass);
+    winattn_status status = wa_zeros_begin(
+        &z, context, device, row_bytes(&small), out, small_plan.workspace.all);
+    wa_buffers buffers = {.workspace.buffer = z.workspace, .table = *table};
+    set_tensors(&z, &small, plan->pass, &buffers);
     if (status == WINATTN_SUCCESS)
-        status = wa_launch(&small, &small_plan, kernels, w.queue, &w.buffers,
-                           0, 0, NULL, NULL);
+        status = wa_launch(&small, &small_plan, kernels, z.queue, &buffers, 0,
+                           0, NULL, NULL);
     if (status == WINATTN_SUCCESS && kernels->step[WA_STEP_GIVEN]) {
         const wa_kernels given = {.step[WA_STEP_GIVEN] =
                                       kernels->step[WA_STEP_GIVEN]};
-        set_given(&w, &small);
-        status = wa_launch(&small, &small_plan, &given, w.queue, &w.buffers, 0,
+        set_given(&z, &small, &buffers);
+        status = wa_launch(&small, &small_plan, &given, z.queue, &buffers, 0,
                            0, NULL, NULL);
     }
-    if (status == WINATTN_SUCCESS)
-        status = finish(&w);
-    end(&w);
-    return status;
+    return wa_zeros_end(&z, status);
 }

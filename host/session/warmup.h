@@ -7,6 +7,21 @@
 
 #include "launch/launch.h"
 
+/* A queue, and buffers of zeros, for launches whose results nobody wants. */
+typedef struct wa_zeros {
+    cl_command_queue queue;
+    cl_mem in, out, workspace;
+} wa_zeros;
+
+/* Makes buffers of at least so many bytes; to be ended also after a failure.
+ */
+WA_SISTER winattn_status wa_zeros_begin(wa_zeros *z, cl_context context,
+                                        cl_device_id device, uint64_t in,
+                                        uint64_t out, uint64_t workspace);
+/* Waits for what was enqueued, unless the status says that it failed; whose
+ * failure or its own it returns. */
+WA_SISTER winattn_status wa_zeros_end(wa_zeros *z, winattn_status status);
+
 /* Multiply-adds that a warm-up may have, some tenths of a second of one core.
  * On tier cpu it has one query, whose keys make so many when they are
  * millions; kernels of other tiers compute a block of queries at least. Where
