@@ -9,10 +9,8 @@
 #include "unfused/unfused_args.h"
 
 typedef enum unfused_kernel {
-    UNFUSED_PARTITION,
-    UNFUSED_PARTITION_ELEMENTS,
-    UNFUSED_REVERSE,
-    UNFUSED_REVERSE_ELEMENTS,
+    UNFUSED_MOVE,
+    UNFUSED_MOVE_ELEMENTS,
     UNFUSED_GELU,
     UNFUSED_ADD,
     UNFUSED_MEAN,

@@ -93,26 +93,22 @@ static winattn_status gelu(const run *r, cl_mem x, uint32_t elements)
 
 /* Cuts a map into windows, or joins it again. */
 static winattn_status move(const run *r, const unfused_stage *s, bool shifted,
-                           bool reverses, cl_mem from, cl_mem to)
+                           bool reverses, cl_mem windows, cl_mem map)
 {
     const uint32_t chunk = 16 / r->u->element_size;
     const bool wide = s->channels % chunk == 0;
-    const uint32_t rows =
-        reverses ? s->all_tokens : s->all_windows * s->tokens;
-    move_args args = {.units = wide ? s->channels / chunk : s->channels};
-    const cl_mem buffers[] = {from, to};
-    const unfused_kernel kernel =
-        reverses ? (wide ? UNFUSED_REVERSE : UNFUSED_REVERSE_ELEMENTS)
-                 : (wide ? UNFUSED_PARTITION : UNFUSED_PARTITION_ELEMENTS);
-    args.count = rows * args.units;
+    move_args args = {.units = wide ? s->channels / chunk : s->channels,
+                      .reverses = reverses};
+    const cl_mem buffers[] = {windows, map};
+    args.count = s->all_windows * s->tokens * args.units;
     for (int a = 0; a < 2; a++) {
         args.size[a] = s->size[a];
         args.window[a] = s->window[a];
         args.windows[a] = s->windows[a];
         args.shift[a] = shifted ? s->shift[a] : 0;
     }
-    return launch(r, kernel, &args, sizeof args, buffers, 2, args.count,
-                  FLAT_GROUP);
+    return launch(r, wide ? UNFUSED_MOVE : UNFUSED_MOVE_ELEMENTS, &args,
+                  sizeof args, buffers, 2, args.count, FLAT_GROUP);
 }
 
 static winattn_status product(const run *r, unfused_kernel id,
@@ -222,7 +218,7 @@ static winattn_status attention(const run *r, const unfused_stage *s,
     const bool shifted = block % 2 == 1;
     const cl_mem windows = u->buffers[UNFUSED_WINDOWS];
     const cl_mem narrow = u->buffers[UNFUSED_NARROW];
-    WA_TRY(move(r, s, shifted, false, from, windows));
+    WA_TRY(move(r, s, shifted, false, windows, from));
     WA_TRY(linear(r, s->qkv, (uint64_t)s->all_windows * s->tokens, windows,
                   w->qkv_weight, w->qkv_bias,
                   whole(u->buffers[UNFUSED_LARGE])));

@@ -51,10 +51,8 @@ static void write_options(const unfused *u, char *text, size_t size)
 static winattn_status create_kernels(unfused *u, cl_program program)
 {
     static const char *const names[UNFUSED_KERNELS] = {
-        [UNFUSED_PARTITION] = "partition",
-        [UNFUSED_PARTITION_ELEMENTS] = "partition_elements",
-        [UNFUSED_REVERSE] = "reverse",
-        [UNFUSED_REVERSE_ELEMENTS] = "reverse_elements",
+        [UNFUSED_MOVE] = "move",
+        [UNFUSED_MOVE_ELEMENTS] = "move_elements",
         [UNFUSED_GELU] = "gelu_all",
         [UNFUSED_ADD] = "add_all",
         [UNFUSED_MEAN] = "mean",

@@ -37,10 +37,11 @@ INLINE uint2 token_at(uint window, uint token, const move_args *args)
                        across);
 }
 
-/* to [window][token] = from [map][line][column], rolled and padded by zeros */
-#define DEFINE_PARTITION(name, type)                                          \
-    __kernel void name(const move_args args, __global const type *from,       \
-                       __global type *to)                                     \
+/* windows [window][token] = maps [map][line][column], rolled and padded by
+ * zeros; or, with args.reverses, what is no padding the other way round. */
+#define DEFINE_MOVE(name, type)                                               \
+    __kernel void name(const move_args args, __global type *windows,          \
+                       __global type *maps)                                   \
     {                                                                         \
         const uint id = (uint)get_global_id(0);                               \
         if (id >= args.count)                                                 \
@@ -50,43 +51,18 @@ INLINE uint2 token_at(uint window, uint token, const move_args *args)
         const uint window = row / tokens;                                     \
         const uint map = window / (args.windows[0] * args.windows[1]);        \
         const uint2 at = token_at(window, row % tokens, &args);               \
-        to[id] = (type)(0);                                                   \
-        if (at.x < args.size[0] && at.y < args.size[1])                       \
-            to[id] =                                                          \
-                from[((map * args.size[0] + at.x) * args.size[1] + at.y) *    \
-                         args.units +                                         \
-                     id % args.units];                                        \
+        const uint place =                                                    \
+            ((map * args.size[0] + at.x) * args.size[1] + at.y) *             \
+                args.units +                                                  \
+            id % args.units;                                                  \
+        const bool exists = at.x < args.size[0] && at.y < args.size[1];       \
+        if (!args.reverses)                                                   \
+            windows[id] = exists ? maps[place] : (type)(0);                   \
+        else if (exists)                                                      \
+            maps[place] = windows[id];                                        \
     }
-DEFINE_PARTITION(partition, uint4)
-DEFINE_PARTITION(partition_elements, storage_bits)
-
-/* Its inverse. */
-#define DEFINE_REVERSE(name, type)                                            \
-    __kernel void name(const move_args args, __global const type *from,       \
-                       __global type *to)                                     \
-    {                                                                         \
-        const uint id = (uint)get_global_id(0);                               \
-        if (id >= args.count)                                                 \
-            return;                                                           \
-        const uint row = id / args.units;                                     \
-        const uint line = row / args.size[1];                                 \
-        const uint down = args.windows[0] * args.window[0];                   \
-        const uint across = args.windows[1] * args.window[1];                 \
-        const uint y = (line % args.size[0] + down - args.shift[0]) % down;   \
-        const uint x =                                                        \
-            (row % args.size[1] + across - args.shift[1]) % across;           \
-        const uint window =                                                   \
-            (line / args.size[0] * args.windows[0] + y / args.window[0]) *    \
-                args.windows[1] +                                             \
-            x / args.window[1];                                               \
-        const uint token =                                                    \
-            y % args.window[0] * args.window[1] + x % args.window[1];         \
-        to[id] = from[(window * args.window[0] * args.window[1] + token) *    \
-                          args.units +                                        \
-                      id % args.units];                                       \
-    }
-DEFINE_REVERSE(reverse, uint4)
-DEFINE_REVERSE(reverse_elements, storage_bits)
+DEFINE_MOVE(move, uint4)
+DEFINE_MOVE(move_elements, storage_bits)
 
 /* ---- Element by element ---- */
 

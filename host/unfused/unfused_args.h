@@ -4,11 +4,12 @@
 #ifndef UNFUSED_ARGS_H
 #define UNFUSED_ARGS_H
 
-/* partition, reverse: of maps whose tokens have `units` chunks, or elements.
- * Of two numbers the first is down, the second across. */
+/* move: of maps whose tokens have `units` chunks, or elements. Of two numbers
+ * the first is down, the second across. */
 typedef struct move_args {
-    arg_u32 count; /* units of the result */
+    arg_u32 count; /* units of all windows */
     arg_u32 units;
+    arg_u32 reverses; /* not 0: from windows to maps */
     arg_u32 size[2], window[2], windows[2], shift[2];
 } move_args;
 
