@@ -90,8 +90,8 @@ static void usage(FILE *to)
     usage_of_runs(to);
 }
 
-static bool choose(const char *const *names, size_t count, const char *name,
-                   int *index)
+bool options_choose(const char *const *names, size_t count, const char *name,
+                    int *index)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(names[i], name) == 0) {
@@ -130,7 +130,7 @@ static bool choose_passes(const char *list, options *o)
         int index;
         const size_t length = strcspn(list, ",");
         snprintf(name, sizeof name, "%.*s", (int)length, list);
-        if (!choose(option_passes, COUNT(option_passes), name, &index))
+        if (!options_choose(option_passes, COUNT(option_passes), name, &index))
             return false;
         o->pass[index] = o->any_pass = true;
         if (!list[length])
@@ -187,18 +187,21 @@ static bool read_value(const char *name, const char *value, options *o)
     if (strcmp(name, "--pass") == 0)
         return choose_passes(value, o);
     if (strcmp(name, "--tier") == 0)
-        return choose(option_tiers, COUNT(option_tiers), value, &o->tier);
+        return options_choose(option_tiers, COUNT(option_tiers), value,
+                              &o->tier);
     if (strcmp(name, "--seconds") == 0)
         return options_number(name, value, LEAST_SECONDS, MOST_SECONDS,
                               &o->seconds);
     if (strcmp(name, "--dtype") == 0) {
-        if (!choose(option_dtypes, COUNT(option_dtypes), value, &index))
+        if (!options_choose(option_dtypes, COUNT(option_dtypes), value,
+                            &index))
             return false;
         o->dtype[index] = o->any_dtype = true;
         return true;
     }
     if (strcmp(name, "--regime") == 0) {
-        if (!choose(bench_regimes, COUNT(bench_regimes), value, &index))
+        if (!options_choose(bench_regimes, COUNT(bench_regimes), value,
+                            &index))
             return false;
         o->regime = (bench_regime)index;
         return true;

@@ -49,6 +49,11 @@ void options_free(options *o);
 bool options_number(const char *name, const char *value, double least,
                     double most, double *number);
 
+/* The index of a name; false if there is none such, which is said on stderr.
+ */
+bool options_choose(const char *const *names, size_t count, const char *name,
+                    int *index);
+
 /* Is "platform / device" one of those chosen? */
 bool options_take_device(const options *o, const char *name);
 /* Is a case to be measured in this pass and type? Unless told otherwise,

@@ -89,12 +89,6 @@ const schedule_unit *schedule_next(const schedule *s, unit_kind kind)
 
 /* ---- Time ---- */
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median of what was seen, and of two the smaller: the first unit of a
  * kind may compile what the others find. */
 static double seen_overhead(const schedule *s, unit_kind kind, bench_pass pass)
@@ -105,7 +99,7 @@ static double seen_overhead(const schedule *s, unit_kind kind, bench_pass pass)
     if (count == 0)
         return 0;
     memcpy(sorted, s->seen[kind][pass], count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, ascending);
+    measure_sort(sorted, count);
     return sorted[(count - 1) / 2];
 }
 

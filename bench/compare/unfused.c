@@ -88,7 +88,7 @@ void unfused_forget(void) {}
 /* A product that is right is this good; the bound is no promise. */
 #define MOST_ERROR 1e-4
 
-/* The kernels of unfused.cl and unfused_backward.cl. */
+/* The kernels of unfused.cl. */
 typedef enum unfused_kernel {
     UNFUSED_NORMS,
     UNFUSED_SOFTMAX,
@@ -383,8 +383,7 @@ static bool build(unfused *u)
         [UNFUSED_SUM_WINDOWS] = "sum_windows",
         [UNFUSED_SUM_PARTS] = "sum_parts",
     };
-    const char *sources[] = {bench_source("unfused.cl"),
-                             bench_source("unfused_backward.cl")};
+    const char *source = bench_source("unfused.cl");
     const size_t limit = u->device->largest_group;
     /* A CPU takes a row for each work-item, with vectors where its work-items
      * are not lanes of vectors themselves. */
@@ -406,7 +405,7 @@ static bool build(unfused *u)
                                        : 1,
              (int)u->group,
              u->device->is_cpu && u->device->vector_lanes >= 4 ? 8 : 1);
-    u->program = clCreateProgramWithSource(u->device->context, 2, sources,
+    u->program = clCreateProgramWithSource(u->device->context, 1, &source,
                                            NULL, &error);
     if (error != CL_SUCCESS ||
         clBuildProgram(u->program, 1, &u->device->id, options, NULL, NULL) !=

@@ -80,6 +80,11 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+void measure_sort(double *times, size_t count)
+{
+    qsort(times, count, sizeof *times, ascending);
+}
+
 static double batch(const bench_device *device, bench_enqueue *enqueue,
                     void *data, unsigned calls, unsigned *round)
 {
@@ -140,7 +145,7 @@ double measure_calls(const bench_device *device, bench_enqueue *enqueue,
         if (times[batches++] < 0)
             return -1;
     }
-    qsort(times, (size_t)batches, sizeof *times, ascending);
+    measure_sort(times, (size_t)batches);
     return times[batches / 2];
 }
 

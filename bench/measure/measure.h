@@ -42,6 +42,9 @@ void measure_ceilings(bench_device *device);
 
 double now_seconds(void);
 
+/* The least first. */
+void measure_sort(double *times, size_t count);
+
 /* The text of a .cl file here, embedded by CMake. */
 const char *bench_source(const char *name);
 

@@ -78,26 +78,22 @@ static double error_of(const subject *s, void *call)
 
 static wa_tuned_kernel kernel_of(const subject *s)
 {
-    return (wa_tuned_kernel)s->text.kind;
+    return (wa_tuned_kernel)s->kind;
 }
 
-static bool parse_shape(int kind, const char *text, tuned_shape *shape)
+static bool is_shape(const subject *s, const char *text)
 {
-    return wa_tuned_shape_parse((wa_tuned_kernel)kind, text,
-                                &shape->attention);
+    wa_tuned_shape shape;
+    return wa_tuned_shape_parse(kernel_of(s), text, &shape);
 }
 
-static void print_shape(int kind, const tuned_shape *shape, char *text,
-                        size_t size)
-{
-    wa_tuned_shape_print((wa_tuned_kernel)kind, &shape->attention, text, size);
-}
-
-static void print_row(const subject *s, const tuned_shape *shape, char *text,
+static void print_row(const subject *s, const char *shape, char *text,
                       size_t size)
 {
-    const wa_tuned_row row = wa_tuned_row_of(
-        kernel_of(s), &of(s)->problem, s->capabilities, &shape->attention);
+    wa_tuned_shape parsed;
+    wa_tuned_shape_parse(kernel_of(s), shape, &parsed);
+    const wa_tuned_row row = wa_tuned_row_of(kernel_of(s), &of(s)->problem,
+                                             s->capabilities, &parsed);
     wa_tuned_row_print(&row, text, size);
 }
 
@@ -112,17 +108,19 @@ static bool is_sensible(const subject *s, uint32_t block_rows,
            team % wave == 0;
 }
 
-static bool is_legal(const subject *s, const tuned_shape *given)
+static bool is_legal(const subject *s, const char *text)
 {
-    const wa_tuned_shape *shape = &given->attention;
+    wa_tuned_shape shape;
     const wa_problem *problem = &of(s)->problem;
-    const wa_local_shape *l = &shape->local_forward;
-    const wa_matrix_shape *m = &shape->matrix_forward;
-    const wa_gradient_shape *g = &shape->local_backward.fused;
-    const wa_matrix_gradient_shape *b = &shape->matrix_backward;
+    const wa_local_shape *l = &shape.local_forward;
+    const wa_matrix_shape *m = &shape.matrix_forward;
+    const wa_gradient_shape *g = &shape.local_backward.fused;
+    const wa_matrix_gradient_shape *b = &shape.matrix_backward;
     const bool has_score_bias = wa_problem_has_score_bias(problem);
     bool sensible;
     wa_plan plan;
+    if (!wa_tuned_shape_parse(kernel_of(s), text, &shape))
+        return false;
     switch (kernel_of(s)) {
     case WA_LOCAL_FORWARD:
         sensible = is_sensible(s, l->block_rows, l->block_keys, l->team);
@@ -142,23 +140,32 @@ static bool is_legal(const subject *s, const tuned_shape *given)
     }
     wa_plan_begin(WA_FORWARD, &plan);
     return sensible &&
-           plan_shape(kernel_of(s), problem, s->capabilities, shape, &plan);
+           plan_shape(kernel_of(s), problem, s->capabilities, &shape, &plan);
 }
+
+/* Where shapes are collected, and which kernel's they are. */
+typedef struct collection {
+    wa_tuned_kernel kernel;
+    candidates *to;
+} collection;
 
 static void add_shape(void *data, const wa_tuned_shape *shape, double cost)
 {
-    const tuned_shape own = {.attention = *shape};
-    candidates_append(data, &own, cost);
+    const collection *c = data;
+    char text[SHAPE_SIZE];
+    wa_tuned_shape_print(c->kernel, shape, text, sizeof text);
+    candidates_append(c->to, text, cost);
 }
 
 /* All that the planner chooses from, and the built-in row's. */
 static void collect(const subject *s, candidates *c)
 {
     const wa_problem *problem = &of(s)->problem;
+    collection all = {kernel_of(s), c};
     wa_tuned built_in;
-    visit_shapes(kernel_of(s), problem, s->capabilities, add_shape, c);
-    if (wa_find_tuned(kernel_of(s), problem, s->capabilities, 0, &built_in))
-        add_shape(c, &built_in.shape, 0);
+    visit_shapes(all.kernel, problem, s->capabilities, add_shape, &all);
+    if (wa_find_tuned(all.kernel, problem, s->capabilities, 0, &built_in))
+        add_shape(&all, &built_in.shape, 0);
     candidates_sort(c);
 }
 
@@ -189,9 +196,9 @@ static bool choose_kernel(subject *s)
     describe(s, call, "tier", tier, sizeof tier);
     s->close(call);
     if (strcmp(tier, "matrix") == 0)
-        s->text.kind = forward ? WA_MATRIX_FORWARD : WA_MATRIX_BACKWARD;
+        s->kind = forward ? WA_MATRIX_FORWARD : WA_MATRIX_BACKWARD;
     else if (strcmp(tier, "local") == 0)
-        s->text.kind = forward ? WA_LOCAL_FORWARD : WA_LOCAL_BACKWARD;
+        s->kind = forward ? WA_LOCAL_FORWARD : WA_LOCAL_BACKWARD;
     else
         printf("  the plan takes tier %s, which has nothing to tune\n", tier);
     return strcmp(tier, "cpu") != 0;
@@ -205,7 +212,7 @@ bool attention_open(attention *a, const bench_device *device,
                                       .close = close_call,
                                       .takes_row = takes_row,
                                       .error = error_of,
-                                      .text = {0, parse_shape, print_shape},
+                                      .is_shape = is_shape,
                                       .print_row = print_row,
                                       .is_legal = is_legal,
                                       .collect = collect};
@@ -220,7 +227,7 @@ bool attention_open(attention *a, const bench_device *device,
     s->operations = workload_operations(c, pass);
     s->promised = promised_error(c->dtype);
     if (shape) {
-        s->text.kind = kernel_of_shape(shape, pass);
+        s->kind = kernel_of_shape(shape, pass);
         own.tier = kernel_of(s) == WA_MATRIX_FORWARD ||
                            kernel_of(s) == WA_MATRIX_BACKWARD
                        ? WINATTN_TIER_MATRIX

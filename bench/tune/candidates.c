@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 
-#define SHAPE_SIZE 128
 #define MOST_NUMBERS 15
 
 void candidates_free(candidates *c)
@@ -19,7 +18,7 @@ void candidates_free(candidates *c)
     c->count = c->room = 0;
 }
 
-void candidates_append(candidates *c, const tuned_shape *shape, double cost)
+void candidates_append(candidates *c, const char *shape, double cost)
 {
     if (c->count == c->room) {
         const size_t room = c->room ? 2 * c->room : 1024;
@@ -29,19 +28,16 @@ void candidates_append(candidates *c, const tuned_shape *shape, double cost)
         c->all = all;
         c->room = room;
     }
-    const candidate fresh = {.shape = *shape, .cost = cost};
+    candidate fresh = {.cost = cost};
+    snprintf(fresh.shape, sizeof fresh.shape, "%s", shape);
     c->all[c->count++] = fresh;
 }
 
-void candidates_add(candidates *c, const tuned_shape *shape, double cost)
+void candidates_add(candidates *c, const char *shape, double cost)
 {
-    char text[SHAPE_SIZE], other[SHAPE_SIZE];
-    c->text.print(c->text.kind, shape, text, sizeof text);
-    for (size_t i = 0; i < c->count; i++) {
-        c->text.print(c->text.kind, &c->all[i].shape, other, sizeof other);
-        if (strcmp(text, other) == 0)
+    for (size_t i = 0; i < c->count; i++)
+        if (strcmp(c->all[i].shape, shape) == 0)
             return;
-    }
     candidates_append(c, shape, cost);
 }
 
@@ -60,18 +56,6 @@ void candidates_sort(candidates *c)
 
 /* ---- Neighbours ---- */
 
-/* The shape with number `at` changed. */
-static bool changed(const candidates *c, const unsigned long *numbers,
-                    size_t count, size_t at, unsigned long number,
-                    tuned_shape *shape)
-{
-    char text[SHAPE_SIZE] = "";
-    for (size_t i = 0; i < count; i++)
-        wa_append(text, sizeof text, "%s%lu", i ? ":" : "",
-                  i == at ? number : numbers[i]);
-    return c->text.parse(c->text.kind, text, shape);
-}
-
 void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
                        const void *data)
 {
@@ -81,7 +65,7 @@ void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
     char text[SHAPE_SIZE], *rest = text;
     size_t count = 0;
     c->all[of].has_followed = true;
-    c->text.print(c->text.kind, &c->all[of].shape, text, sizeof text);
+    memcpy(text, c->all[of].shape, sizeof text);
     for (; count < MOST_NUMBERS && *rest; rest += *rest == ':')
         numbers[count++] = strtoul(rest, &rest, 10);
     for (size_t at = 0; at < count; at++) {
@@ -97,10 +81,12 @@ void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
                 others[many++] = numbers[at] - steps[i];
         }
         for (size_t i = 0; i < many; i++) {
-            tuned_shape shape;
-            if (changed(c, numbers, count, at, others[i], &shape) &&
-                is_legal(data, &shape))
-                candidates_add(c, &shape, NAN);
+            char shape[SHAPE_SIZE] = "";
+            for (size_t j = 0; j < count; j++)
+                wa_append(shape, sizeof shape, "%s%lu", j ? ":" : "",
+                          j == at ? others[i] : numbers[j]);
+            if (is_legal(data, shape))
+                candidates_add(c, shape, NAN);
         }
     }
 }

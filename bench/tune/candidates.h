@@ -3,24 +3,13 @@
 #ifndef BENCH_CANDIDATES_H
 #define BENCH_CANDIDATES_H
 
-#include "models/linear_shapes.h"
-#include "plan/tuning_row.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-/* Of a kernel of attention, or of a linear layer. */
-typedef union tuned_shape {
-    wa_tuned_shape attention;
-    wa_linear_shape linear;
-} tuned_shape;
-
-/* A shape's numbers with colons between them. kind: of either which kernel. */
-typedef struct shape_text {
-    int kind;
-    bool (*parse)(int kind, const char *text, tuned_shape *shape);
-    void (*print)(int kind, const tuned_shape *shape, char *text, size_t size);
-} shape_text;
+#define SHAPE_SIZE 128
 
 typedef struct candidate {
-    tuned_shape shape;
+    char shape[SHAPE_SIZE]; /* its numbers, with colons between them */
     double cost;       /* of the planner's model; 0: measured; NaN: unknown */
     bool tried;        /* measured, or found not to work */
     double seconds;    /* of a call; INFINITY: it does not work */
@@ -29,7 +18,6 @@ typedef struct candidate {
 } candidate;
 
 typedef struct candidates {
-    shape_text text;
     candidate *all;
     size_t count, room;
 } candidates;
@@ -38,12 +26,12 @@ void candidates_free(candidates *c);
 
 /* Whether it is there already or not; nothing where memory does not suffice.
  */
-void candidates_append(candidates *c, const tuned_shape *shape, double cost);
+void candidates_append(candidates *c, const char *shape, double cost);
 /* Not if it is there already. */
-void candidates_add(candidates *c, const tuned_shape *shape, double cost);
+void candidates_add(candidates *c, const char *shape, double cost);
 void candidates_sort(candidates *c);
 
-typedef bool candidates_filter(const void *data, const tuned_shape *shape);
+typedef bool candidates_filter(const void *data, const char *shape);
 
 /* Those that differ in one number from the `of`-th, as far as `is_legal` has
  * them. */

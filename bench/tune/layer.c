@@ -46,35 +46,29 @@ static bool layer_read(const char *text, bench_layer *l)
 static int layer_swin(unsigned batch, bench_layer *layers, int most)
 {
     static const unsigned depths[] = {2, 2, 6, 2};
+    static const struct {
+        const char *name;
+        unsigned in, out; /* times the stage's channels */
+        const char *has;
+    } own[] = {{"qkv", 1, 3, ":bias"},
+               {"proj", 1, 1, ":bias:residual"},
+               {"fc1", 1, 4, ":bias:gelu"},
+               {"fc2", 4, 1, ":bias:residual"},
+               {"merge", 4, 2, ""}};
     unsigned side = 56, channels = 96;
     int count = 0;
     for (int stage = 0; stage < 4; stage++) {
         const unsigned long long rows =
             (unsigned long long)batch * side * side;
-        const bench_layer own[] = {
-            {.name = "qkv", .in = channels, .out = 3 * channels, .bias = true},
-            {.name = "proj",
-             .in = channels,
-             .out = channels,
-             .bias = true,
-             .residual = true},
-            {.name = "fc1",
-             .in = channels,
-             .out = 4 * channels,
-             .bias = true,
-             .gelu = true},
-            {.name = "fc2",
-             .in = 4 * channels,
-             .out = channels,
-             .bias = true,
-             .residual = true},
-            {.name = "merge", .in = 4 * channels, .out = 2 * channels}};
         for (int i = 0; i < (stage < 3 ? 5 : 4) && count < most; i++) {
+            char text[40];
             bench_layer *l = &layers[count++];
-            *l = own[i];
-            l->rows = i == 4 ? rows / 4 : rows;
+            snprintf(text, sizeof text, "%llux%ux%u%s",
+                     i == 4 ? rows / 4 : rows, own[i].in * channels,
+                     own[i].out * channels, own[i].has);
+            layer_read(text, l);
             l->count = i == 4 ? 1 : depths[stage];
-            snprintf(l->name, sizeof l->name, "stage %d %.20s", stage + 1,
+            snprintf(l->name, sizeof l->name, "stage %d %s", stage + 1,
                      own[i].name);
         }
         side /= 2;
@@ -131,42 +125,41 @@ static bool allocate(layer_run *r, layer_tensor *t, size_t count,
     return error == CL_SUCCESS;
 }
 
-static void release(layer_tensor *t)
-{
-    free(t->bytes);
-    if (t->mem)
-        clReleaseMemObject(t->mem);
-}
-
 static void layer_close(layer_run *r)
 {
-    release(&r->x);
-    release(&r->weight);
-    release(&r->bias);
-    release(&r->norm_weight);
-    release(&r->norm_bias);
-    release(&r->residual);
-    release(&r->y);
-    release(&r->workspace);
+    for (int i = 0; i < LAYER_TENSORS; i++) {
+        free(r->tensor[i].bytes);
+        if (r->tensor[i].mem)
+            clReleaseMemObject(r->tensor[i].mem);
+    }
 }
 
 static bool open_tensors(layer_run *r)
 {
     const bench_layer *l = r->l;
+    const size_t rows = (size_t)l->rows, norm = l->norm ? l->in : 0;
     size_t workspace = 0;
     if (winattn_linear_plan_workspace_size(r->plan, l->rows, &workspace))
         return false;
-    return allocate(r, &r->x, (size_t)l->rows * l->in, 0.1, 1.0) &&
-           allocate(r, &r->weight, (size_t)l->out * l->in, 0.0,
-                    sqrt(3.0 / l->in)) &&
-           allocate(r, &r->bias, l->bias ? l->out : 0, 0.0, 0.5) &&
-           allocate(r, &r->norm_weight, l->norm ? l->in : 0, 1.0, 0.3) &&
-           allocate(r, &r->norm_bias, l->norm ? l->in : 0, 0.0, 0.3) &&
-           allocate(r, &r->residual,
-                    l->residual ? (size_t)l->rows * l->out : 0, 0.0, 1.0) &&
-           allocate(r, &r->y, (size_t)l->rows * l->out, 0.0, 1.0) &&
-           allocate(r, &r->workspace, workspace / kind_size(r->kind), 0.0,
-                    1.0);
+    const struct {
+        size_t count;
+        double middle, width;
+    } all[LAYER_TENSORS] = {
+        [LAYER_X] = {rows * l->in, 0.1, 1.0},
+        [LAYER_WEIGHT] = {(size_t)l->out * l->in, 0.0, sqrt(3.0 / l->in)},
+        [LAYER_BIAS] = {l->bias ? l->out : 0, 0.0, 0.5},
+        [LAYER_NORM_WEIGHT] = {norm, 1.0, 0.3},
+        [LAYER_NORM_BIAS] = {norm, 0.0, 0.3},
+        [LAYER_RESIDUAL] = {l->residual ? rows * l->out : 0, 0.0, 1.0},
+        [LAYER_Y] = {rows * l->out, 0.0, 1.0},
+        [LAYER_WORKSPACE] = {workspace / kind_size(r->kind), 0.0, 1.0}};
+    for (int i = 0; i < LAYER_TENSORS; i++) {
+        if (!allocate(r, &r->tensor[i], all[i].count, all[i].middle,
+                      all[i].width))
+            return false;
+        (&r->call.x)[i].buffer = r->tensor[i].mem;
+    }
+    return true;
 }
 
 /* Makes the tensors that a call of the plan needs, which may be replaced by
@@ -182,19 +175,9 @@ static bool layer_open(layer_run *r, const bench_layer *l, winattn_dtype dtype,
     r->kind = dtype == WINATTN_FP32   ? KIND_FP32
               : dtype == WINATTN_FP16 ? KIND_FP16
                                       : KIND_BF16;
-    if (!open_tensors(r))
-        return false;
     r->call.struct_size = sizeof r->call;
     r->call.rows = l->rows;
-    r->call.x.buffer = r->x.mem;
-    r->call.weight.buffer = r->weight.mem;
-    r->call.bias.buffer = r->bias.mem;
-    r->call.norm_weight.buffer = r->norm_weight.mem;
-    r->call.norm_bias.buffer = r->norm_bias.mem;
-    r->call.residual.buffer = r->residual.mem;
-    r->call.y.buffer = r->y.mem;
-    r->call.workspace.buffer = r->workspace.mem;
-    return true;
+    return open_tensors(r);
 }
 
 /* A call of r->plan; data: a layer_run. */
@@ -208,9 +191,9 @@ static winattn_status layer_enqueue(void *data, unsigned round)
 
 /* ---- Accuracy ---- */
 
-static double number(const layer_run *r, const layer_tensor *t, size_t i)
+static double number(const layer_run *r, layer_tensor_id id, size_t i)
 {
-    return kind_read(r->kind, t->bytes + i * kind_size(r->kind));
+    return kind_read(r->kind, r->tensor[id].bytes + i * kind_size(r->kind));
 }
 
 static void find_row(const layer_run *r, size_t row, double *x)
@@ -218,13 +201,13 @@ static void find_row(const layer_run *r, size_t row, double *x)
     const bench_layer *l = r->l;
     double mean = 0, variance = 0;
     for (size_t i = 0; i < l->in; i++)
-        mean += (x[i] = number(r, &r->x, row * l->in + i)) / l->in;
+        mean += (x[i] = number(r, LAYER_X, row * l->in + i)) / l->in;
     for (size_t i = 0; i < l->in; i++)
         variance += (x[i] - mean) * (x[i] - mean) / l->in;
     for (size_t i = 0; i < l->in && l->norm; i++)
         x[i] = (x[i] - mean) / sqrt(variance + 1e-5) *
-                   number(r, &r->norm_weight, i) +
-               number(r, &r->norm_bias, i);
+                   number(r, LAYER_NORM_WEIGHT, i) +
+               number(r, LAYER_NORM_BIAS, i);
 }
 
 /* The largest relative error of a few rows of the last call; negative: they
@@ -239,21 +222,21 @@ static double layer_error(const layer_run *r)
     for (int n = 0; n < 5 && most >= 0; n++) {
         const size_t row = (size_t)((l->rows - 1) * (unsigned)n / 4);
         double error = 0, all = 0;
-        if (clEnqueueReadBuffer(r->device->queue, r->y.mem, CL_TRUE,
-                                row * l->out * size, l->out * size, got, 0,
-                                NULL, NULL) != CL_SUCCESS) {
+        if (clEnqueueReadBuffer(r->device->queue, r->tensor[LAYER_Y].mem,
+                                CL_TRUE, row * l->out * size, l->out * size,
+                                got, 0, NULL, NULL) != CL_SUCCESS) {
             most = -1;
             break;
         }
         find_row(r, row, x);
         for (size_t o = 0; o < l->out; o++) {
-            double sum = l->bias ? number(r, &r->bias, o) : 0;
+            double sum = l->bias ? number(r, LAYER_BIAS, o) : 0;
             for (size_t i = 0; i < l->in; i++)
-                sum += x[i] * number(r, &r->weight, o * l->in + i);
+                sum += x[i] * number(r, LAYER_WEIGHT, o * l->in + i);
             if (l->gelu)
                 sum = sum / 2 * erfc(-sum / sqrt(2));
             if (l->residual)
-                sum += number(r, &r->residual, row * l->out + o);
+                sum += number(r, LAYER_RESIDUAL, row * l->out + o);
             const double d = kind_read(r->kind, got + o * size) - sum;
             error += d * d;
             all += sum * sum;
@@ -270,10 +253,11 @@ static double layer_error(const layer_run *r)
 /* What a call must read and write. */
 static double layer_bytes(const layer_run *r)
 {
-    const layer_tensor *all[] = {&r->x, &r->weight, &r->residual, &r->y};
+    static const layer_tensor_id large[] = {LAYER_X, LAYER_WEIGHT,
+                                            LAYER_RESIDUAL, LAYER_Y};
     double count = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        count += (double)all[i]->count;
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        count += (double)r->tensor[large[i]].count;
     return count * (double)kind_size(r->kind);
 }
 
@@ -344,9 +328,10 @@ static double error_of(const subject *s, void *call)
     const unsigned char nothing = 0xff; /* no number in any type */
     layer_run *r = call;
     double error = -1;
-    if (clEnqueueFillBuffer(s->device->queue, r->y.mem, &nothing, 1, 0,
-                            r->y.count * kind_size(r->kind), 0, NULL,
-                            NULL) == CL_SUCCESS &&
+    if (clEnqueueFillBuffer(s->device->queue, r->tensor[LAYER_Y].mem, &nothing,
+                            1, 0,
+                            r->tensor[LAYER_Y].count * kind_size(r->kind), 0,
+                            NULL, NULL) == CL_SUCCESS &&
         layer_enqueue(r, 0) == WINATTN_SUCCESS &&
         clFinish(s->device->queue) == CL_SUCCESS)
         error = layer_error(r);
@@ -355,48 +340,49 @@ static double error_of(const subject *s, void *call)
 
 /* ---- Shapes ---- */
 
-static bool parse_shape(int tier, const char *text, tuned_shape *shape)
+static bool is_shape(const subject *s, const char *text)
 {
-    return wa_linear_shape_parse((winattn_tier)tier, text, &shape->linear);
+    wa_linear_shape shape;
+    return wa_linear_shape_parse((winattn_tier)s->kind, text, &shape);
 }
 
-static void print_shape(int tier, const tuned_shape *shape, char *text,
-                        size_t size)
-{
-    wa_linear_shape_print((winattn_tier)tier, &shape->linear, text, size);
-}
-
-static void print_row(const subject *s, const tuned_shape *shape, char *text,
+static void print_row(const subject *s, const char *shape, char *text,
                       size_t size)
 {
     const layer_subject *a = of(s);
     const winattn_tier tier = a->own->layout.tier;
     char device[WA_ROW_DEVICE_SIZE + 16], words[WA_ROW_SISTER_SIZE];
+    wa_linear_shape parsed;
+    wa_linear_shape_parse(tier, shape, &parsed);
     wa_tuned_device_print(s->capabilities, device, sizeof device);
-    wa_linear_row_print(&a->own->problem, tier, a->id, &shape->linear, words,
+    wa_linear_row_print(&a->own->problem, tier, a->id, &parsed, words,
                         sizeof words);
     snprintf(text, size, "%s %s %s", wa_linear_row_kernel(tier), device,
              words);
 }
 
 /* Blocks are hardly larger than the matrix. */
-static bool is_legal(const subject *s, const tuned_shape *shape)
+static bool is_legal(const subject *s, const char *shape)
 {
     const layer_subject *a = of(s);
-    const wa_linear_shape *l = &shape->linear;
+    wa_linear_shape l;
     const uint64_t rows = a->l->rows > 16 ? a->l->rows : 16;
     const uint64_t columns = a->l->out > 16 ? a->l->out : 16;
-    return l->block_rows < 2 * rows && l->block_columns < 2 * columns &&
+    return wa_linear_shape_parse((winattn_tier)s->kind, shape, &l) &&
+           l.block_rows < 2 * rows && l.block_columns < 2 * columns &&
            !wa_linear_check_shape(&a->own->problem, s->capabilities,
-                                  a->own->layout.tier, l);
+                                  a->own->layout.tier, &l);
 }
 
 /* The plan's own, whose neighbours come next. */
 static void collect(const subject *s, candidates *c)
 {
-    const tuned_shape own = {.linear =
-                                 of(s)->own->layout.kernel[of(s)->id].shape};
-    candidates_append(c, &own, 0);
+    const layer_subject *a = of(s);
+    char own[SHAPE_SIZE];
+    wa_linear_shape_print((winattn_tier)s->kind,
+                          &a->own->layout.kernel[a->id].shape, own,
+                          sizeof own);
+    candidates_append(c, own, 0);
 }
 
 /* ---- Start and end ---- */
@@ -410,7 +396,7 @@ bool layer_subject_open(layer_subject *a, const bench_device *device,
                                       .enqueue = layer_enqueue,
                                       .takes_row = takes_row,
                                       .error = error_of,
-                                      .text = {0, parse_shape, print_shape},
+                                      .is_shape = is_shape,
                                       .print_row = print_row,
                                       .is_legal = is_legal,
                                       .collect = collect};
@@ -432,7 +418,7 @@ bool layer_subject_open(layer_subject *a, const bench_device *device,
     const wa_linear_layout *layout = &a->own->layout;
     a->desc.tier = layout->tier;
     a->id = wa_linear_kernel_for(layout, &a->own->problem, l->rows);
-    s->text.kind = (int)layout->tier;
+    s->kind = (int)layout->tier;
     printf("  tier %s, kernel for %s rows, shape %s\n",
            wa_tier_name(layout->tier), a->id == WA_LINEAR_FEW ? "few" : "many",
            layout->source[a->id]);

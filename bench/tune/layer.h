@@ -23,13 +23,25 @@ typedef struct layer_tensor {
     size_t count;
 } layer_tensor;
 
+/* In the order of winattn_linear. */
+typedef enum layer_tensor_id {
+    LAYER_X,
+    LAYER_WEIGHT,
+    LAYER_BIAS,
+    LAYER_NORM_WEIGHT,
+    LAYER_NORM_BIAS,
+    LAYER_RESIDUAL,
+    LAYER_Y,
+    LAYER_WORKSPACE,
+    LAYER_TENSORS
+} layer_tensor_id;
+
 typedef struct layer_run {
     const bench_layer *l;
     storage_kind kind;
     const bench_device *device;
     winattn_linear_plan *plan; /* the caller's */
-    layer_tensor x, weight, bias, norm_weight, norm_bias, residual, y,
-        workspace;
+    layer_tensor tensor[LAYER_TENSORS];
     winattn_linear call;
     unsigned random;
 } layer_run;

@@ -14,12 +14,6 @@
 #define PLANNED_PART 0.4
 #define SEARCH_PART 0.8
 
-void search_print_row(const subject *s, const candidate *one, char *text,
-                      size_t size)
-{
-    s->print_row(s, &one->shape, text, size);
-}
-
 void search_print_time(const subject *s, const char *name, double seconds,
                        double error)
 {
@@ -37,7 +31,7 @@ static void *open_with_row(const subject *s, const candidate *one, char *why,
 {
     char row[WA_ROW_TEXT_SIZE];
     void *call = NULL;
-    search_print_row(s, one, row, sizeof row);
+    s->print_row(s, one->shape, row, sizeof row);
     winattn_load_tuning(NULL);
     if (winattn_load_tuning(row) == WINATTN_SUCCESS)
         call = s->open(s);
@@ -55,8 +49,7 @@ static void *open_with_row(const subject *s, const candidate *one, char *why,
 static void try_one(search *found, candidate *one, double seconds)
 {
     const subject *s = found->of;
-    char shape[128], why[WA_REASON_SIZE] = "";
-    s->text.print(s->text.kind, &one->shape, shape, sizeof shape);
+    char why[WA_REASON_SIZE] = "";
     one->tried = true;
     one->seconds = INFINITY;
     void *call = open_with_row(s, one, why, sizeof why);
@@ -76,9 +69,9 @@ static void try_one(search *found, candidate *one, double seconds)
     }
     s->close(call);
     if (isinf(one->seconds)) {
-        printf("%10s     %-36s %s\n", "-", shape, why);
+        printf("%10s     %-36s %s\n", "-", one->shape, why);
     } else {
-        search_print_time(s, shape, one->seconds, one->error);
+        search_print_time(s, one->shape, one->seconds, one->error);
         /* of shapes that the planner did not consider there is none */
         if (isnan(one->cost))
             printf("\n");
@@ -166,7 +159,7 @@ static size_t find_fastest(search *s, candidate *fastest[FINALISTS])
     return count;
 }
 
-static bool is_legal(const void *data, const tuned_shape *shape)
+static bool is_legal(const void *data, const char *shape)
 {
     const subject *s = data;
     return s->is_legal(s, shape);

@@ -22,9 +22,6 @@ void search_widely(search *s, double seconds);
 /* The fastest that gives right results; NULL: none. */
 const candidate *search_best(const search *s);
 
-/* The line of the tuning table. */
-void search_print_row(const subject *s, const candidate *one, char *text,
-                      size_t size);
 /* One call's time and what it is worth, as in the lines of candidates. */
 void search_print_time(const subject *s, const char *name, double seconds,
                        double error);

@@ -7,6 +7,7 @@
 #define BENCH_SUBJECT_H
 
 #include "measure/measure.h"
+#include "plan/tuning_row.h"
 #include "tune/candidates.h"
 
 #define SUBJECT_WHAT_SIZE 512
@@ -15,10 +16,10 @@ typedef struct subject subject;
 struct subject {
     const bench_device *device;
     const wa_device *capabilities; /* of the device, as planners see them */
-    shape_text text;               /* of shapes of the kernel that is tuned */
-    char what[SUBJECT_WHAT_SIZE];  /* in words */
-    double bytes, operations;      /* of a call */
-    double promised;               /* error */
+    int kind; /* of the kernel that is tuned, as the subject counts them */
+    char what[SUBJECT_WHAT_SIZE]; /* in words */
+    double bytes, operations;     /* of a call */
+    double promised;              /* error */
 
     /* A plan and what its calls need; NULL, with winattn_last_reason. */
     void *(*open)(const subject *s);
@@ -30,10 +31,12 @@ struct subject {
     /* The error of a call that must write everything; NaN: it failed. */
     double (*error)(const subject *s, void *call);
 
-    void (*print_row)(const subject *s, const tuned_shape *shape, char *text,
-                      size_t size);
+    /* Shapes are texts, as candidates have them. Is it one of the kernel? */
+    bool (*is_shape)(const subject *s, const char *shape);
     /* Can the device have it, and is it no larger than the problem? */
-    bool (*is_legal)(const subject *s, const tuned_shape *shape);
+    bool (*is_legal)(const subject *s, const char *shape);
+    void (*print_row)(const subject *s, const char *shape, char *text,
+                      size_t size);
     /* Those that a search starts with, the most promising first. */
     void (*collect)(const subject *s, candidates *c);
 };

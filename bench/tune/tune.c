@@ -104,16 +104,6 @@ static bool is_shape(const char *text)
     return strchr(text, ':') && strspn(text, "0123456789:") == strlen(text);
 }
 
-static bool read_choice(const char *const *names, int count, const char *value,
-                        int *index)
-{
-    for (*index = 0; *index < count; ++*index)
-        if (strcmp(names[*index], value) == 0)
-            return true;
-    fprintf(stderr, "unknown: %s\n", value);
-    return false;
-}
-
 static bool read_option(const char *name, const char *value, settings *o)
 {
     int index;
@@ -135,13 +125,14 @@ static bool read_option(const char *name, const char *value, settings *o)
         return good;
     }
     if (strcmp(name, "--tier") == 0)
-        return read_choice(option_tiers, COUNT(option_tiers), value, &o->tier);
+        return options_choose(option_tiers, COUNT(option_tiers), value,
+                              &o->tier);
     if (strcmp(name, "--dtype") == 0)
-        return read_choice(option_dtypes, COUNT(option_dtypes), value,
-                           &o->dtype);
+        return options_choose(option_dtypes, COUNT(option_dtypes), value,
+                              &o->dtype);
     if (strcmp(name, "--pass") == 0) {
         const bool good =
-            read_choice(option_passes, BENCH_BOTH, value, &index);
+            options_choose(option_passes, BENCH_BOTH, value, &index);
         o->pass = (bench_pass)index;
         return good;
     }
@@ -218,7 +209,7 @@ static bool report(const job *j, const search *s, double seconds)
     }
     if (!search_compare(s, best, COMPARED_PART * seconds, &times))
         return true;
-    search_print_row(s->of, best, row, sizeof row);
+    s->of->print_row(s->of, best->shape, row, sizeof row);
     const verdict_job verdict = {.device = j->device,
                                  .output = j->o->output,
                                  .gain = j->o->gain,
@@ -229,11 +220,11 @@ static bool report(const job *j, const search *s, double seconds)
 static void try_shapes(const job *j, search *s)
 {
     for (size_t i = 0; i < j->o->shape_count; i++) {
-        tuned_shape shape;
-        if (s->of->text.parse(s->of->text.kind, j->o->shapes[i], &shape))
-            candidates_add(&s->found, &shape, NAN);
+        const char *shape = j->o->shapes[i];
+        if (s->of->is_shape(s->of, shape))
+            candidates_add(&s->found, shape, NAN);
         else
-            printf("  no shape of the kernel: %s\n", j->o->shapes[i]);
+            printf("  no shape of the kernel: %s\n", shape);
     }
     search_all(s);
 }
@@ -271,7 +262,6 @@ static bool tune(const job *j, const subject *s, double seconds)
     if (j->o->only_own)
         return true;
     search found = {.of = s,
-                    .found = {.text = s->text},
                     .allowed_error =
                         fmax(2 * s->promised, WORSE_ERROR * own_error)};
     if (j->o->shape_count > 0) {

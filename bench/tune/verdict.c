@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tune/verdict.h"
 
-#include <stdlib.h>
-
 /* Times of one kernel differ by less on a device that does nothing else. */
 #define QUIET_SPREAD 0.15
-
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 void verdict_explain(FILE *to, const bench_device *device)
 {
@@ -26,7 +18,7 @@ void verdict_explain(FILE *to, const bench_device *device)
  * it. */
 static double median(double *times, double *spread)
 {
-    qsort(times, VERDICT_TURNS, sizeof *times, ascending);
+    measure_sort(times, VERDICT_TURNS);
     const double middle = times[VERDICT_TURNS / 2];
     *spread = (times[VERDICT_TURNS - 1] - times[0]) / middle;
     return middle;
