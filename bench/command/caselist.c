@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Collects cases. */
-#include "command/caselist.h"
+#include "command/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "kit/run.h"
 #include "kit/workloads.h"
 #include "measure/screen.h"
-#include "report/summary.h"
+#include "report/table.h"
 
 #define MOST_DEVICES 64
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "command/schedule.h"
-#include "compare/row.h"
 #include "compare/unfused.h"
 #include "report/table.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shrinks, plans, runs, times and checks a case. */
-#include "compare/row.h"
+#include "compare/comparison.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Prints summaries. */
-#include "report/summary.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Holds shapes, and finds their neighbours. */
-#include "tune/candidates.h"
+#include "tune/subject.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "kit/run.h"
-#include "models/linear_rows.h"
+#include "models/linear_plan.h"
 
 #define SWIN "layers-swin-t-b" /* and how many pictures */
 #define MOST_BATCH 4096u

@@ -5,7 +5,6 @@
 
 #include "device/matrix_unit.h"
 #include "models/linear_plan.h"
-#include "models/linear_rows.h"
 
 #define MATRIX WINATTN_TIER_MATRIX
 #define MOST_REGISTERS 255u

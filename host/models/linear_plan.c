@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "models/linear_rows.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 

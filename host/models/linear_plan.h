@@ -3,9 +3,56 @@
 #ifndef WINATTN_LINEAR_PLAN_H
 #define WINATTN_LINEAR_PLAN_H
 
-#include "models/linear_shapes.h"
+#include "device/device.h"
 #include "models/rows.h"
 #include "plan/plan.h"
+#include "plan/tuning.h"
+#include "winattn_models.h"
+
+/* ---- Shapes (linear_shapes.c) ---- */
+
+/* The descriptor, checked, with nothing left to defaults. */
+typedef struct wa_linear_problem {
+    winattn_dtype dtype;
+    winattn_tier tier;
+    bool allow_tf32, layer_norm, has_bias, has_residual;
+    winattn_activation activation;
+    uint32_t in, out;
+    float eps;
+    const char *build_options; /* never NULL */
+} wa_linear_problem;
+
+/* Switches of the same names (cl/models/linear_*.cl); 0 where a tier has no
+ * use for them. */
+typedef struct wa_linear_shape {
+    uint32_t block_rows, block_columns, stage_dims;
+    uint32_t item_rows, item_columns;                    /* local */
+    uint32_t lanes, tile_rows, tile_vecs;                /* cpu */
+    uint32_t stages, row_waves, column_waves, dim_waves; /* matrix */
+    uint32_t keeps_weight; /* matrix: 1: linear_resident_matrix.cl; may be 0 */
+} wa_linear_shape;
+
+static inline uint64_t wa_linear_blocks(uint64_t all, uint32_t block)
+{
+    return all / block + (all % block != 0);
+}
+
+/* What a work-group of the tier has in local memory. */
+uint64_t wa_linear_local_bytes(const wa_linear_problem *problem,
+                               const wa_device *device, winattn_tier tier,
+                               const wa_linear_shape *shape);
+
+/* fp32 numbers of sums that a lane of a matrix unit has. */
+uint32_t wa_linear_lane_sums(const wa_device *device,
+                             const wa_linear_shape *shape);
+
+/* NULL, or why the tier's kernel does not have such a shape; of tier matrix on
+ * a device that has a matrix unit. */
+const char *wa_linear_check_shape(const wa_linear_problem *problem,
+                                  const wa_device *device, winattn_tier tier,
+                                  const wa_linear_shape *shape);
+
+/* ---- Plans ---- */
 
 typedef struct wa_linear_kernel {
     char name[64]; /* "": there is none */
@@ -77,5 +124,39 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
 /* And of a layout the kernel of norms. */
 void wa_linear_write_norm(const wa_linear_problem *problem,
                           const wa_device *device, wa_linear_layout *layout);
+
+/* ---- Rows of the tuning table (linear_rows.c, plan/tuning_row.h) ----
+ *
+ *   linear-matrix NVIDIA 90 half many gelu 96 384 128:128:96:2:2:4:1:1
+ *
+ * Behind the device stand the type, whether calls have many rows or few, what
+ * surrounds the sums but for a bias, the numbers of features, and the shape.
+ */
+
+/* The rows that the library comes with, NULL at the end. */
+extern const char *const wa_linear_built_in_rows[];
+
+/* "linear-matrix" */
+const char *wa_linear_row_kernel(winattn_tier tier);
+
+/* What the row for a shape of the layer's kernel has behind the device. id:
+ * WA_LINEAR_MANY or _FEW */
+void wa_linear_row_print(const wa_linear_problem *problem, winattn_tier tier,
+                         wa_linear_kernel_id id, const wa_linear_shape *shape,
+                         char *text, size_t size);
+
+/* Its shape: numbers with colons between them. */
+bool wa_linear_shape_parse(winattn_tier tier, const char *text,
+                           wa_linear_shape *shape);
+void wa_linear_shape_print(winattn_tier tier, const wa_linear_shape *shape,
+                           char *text, size_t size);
+
+/* The best legal shape that a row has for the kernel: false if there is none,
+ * and then *shape stays. Says in the layout where it is from, and why a better
+ * one is not taken. */
+bool wa_linear_measured(const wa_linear_problem *problem,
+                        const wa_device *device, winattn_tier tier,
+                        wa_linear_kernel_id id, wa_linear_layout *layout,
+                        wa_linear_shape *shape);
 
 #endif

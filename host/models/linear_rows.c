@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "models/linear_rows.h"
+#include "models/linear_plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

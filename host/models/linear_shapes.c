@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes of linear layers' kernels: which are legal, and the local memory that
  * they take. */
-#include "models/linear_shapes.h"
+#include "models/linear_plan.h"
 
 #include "device/matrix_unit.h"
 #include "plan/shapes.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finds the devices of the machine. */
-#include "swin/device.h"
+#include "swin/runner.h"
 
 #include <CL/cl_ext.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * EXIF's orientation: an entry of the first directory of a TIFF. */
-#include "swin/exif.h"
+#include "swin/picture.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "swin/exif.h"
 #include "swin/picture.h"
 
 /* A hostile file has thousands. */

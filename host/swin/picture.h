@@ -57,4 +57,8 @@ bool jpeg_decode(const unsigned char *bytes, size_t size, picture *p,
 unsigned png_orientation(const unsigned char *bytes, size_t size);
 unsigned jpeg_orientation(const unsigned char *bytes, size_t size);
 
+/* The orientation, 1 to 8, of EXIF's block in a file, which begins as a TIFF
+ * does; 1 where it says none, or none that there is. */
+unsigned exif_orientation(const unsigned char *block, size_t size);
+
 #endif

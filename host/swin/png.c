@@ -7,7 +7,6 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "swin/exif.h"
 #include "swin/picture.h"
 
 #define SIGNATURE_SIZE 8u

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "report/summary.h"
 #include "report/table.h"
 
 #define SCRATCH "test_table.scratch"

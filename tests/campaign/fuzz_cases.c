@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "command/caselist.h"
+#include "command/options.h"
 #include "fuzz.h"
 #include "kit/workloads.h"
 #include "problem/problem.h"

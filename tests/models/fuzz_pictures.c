@@ -5,7 +5,7 @@
 #include "bombs.h"
 #include "campaign/fuzz.h"
 #include "kit/asserts.h"
-#include "swin/exif.h"
+#include "swin/picture.h"
 #include "swin/picture_file.h"
 #include "swin/read_file.h"
 #include "winattn_models.h"

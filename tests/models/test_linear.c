@@ -11,7 +11,7 @@
 
 #include "kit/cases.h"
 #include "linear_case.h"
-#include "models/linear_shapes.h"
+#include "models/linear_plan.h"
 #include "session/session.h"
 
 static wa_session *session;

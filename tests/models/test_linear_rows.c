@@ -11,7 +11,7 @@
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "linear_case.h"
-#include "models/linear_rows.h"
+#include "models/linear_plan.h"
 
 static void load(const char *text)
 {

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "command/caselist.h"
 #include "command/options.h"
 #include "kit/workloads.h"
 
