@@ -17,7 +17,6 @@
 
 #include "kit/verdict.h"
 #include "measure/accuracy.h"
-#include "measure/sample.h"
 
 /* What the oracle may multiply: queries x visible keys x dim. The last window
  * gets more, so that a block of keys can be complete. */

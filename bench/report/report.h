@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a bench run found. report.c holds it, table.c and summary.c print it,
- * report_write.c makes a file of it. */
+ * What a bench run found. report.c holds it and makes a file of it, table.c
+ * prints it. */
 #ifndef BENCH_REPORT_H
 #define BENCH_REPORT_H
 
@@ -115,7 +115,7 @@ size_t report_outcomes(const report *r, report_outcome outcome);
 /* How many lines of a comparison have no times, of no device. */
 size_t report_without_result(const report *r);
 
-/* False if the file could not be written. (report_write.c) */
+/* False if the file could not be written. */
 bool report_write_json(const report *r, const char *path);
 
 #endif

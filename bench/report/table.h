@@ -22,7 +22,7 @@ void table_print_device(FILE *to, const report *r, size_t device);
 void table_print_heading(FILE *to);
 void table_print_row(FILE *to, const report *r, const report_row *row);
 
-/* ---- The end of a run (summary.c) ---- */
+/* ---- The end of a run ---- */
 
 #define SUMMARY_LINES 24
 

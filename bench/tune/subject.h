@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ---- The shapes of a kernel that may be measured (candidates.c) ---- */
+/* ---- The shapes of a kernel that may be measured (search.c) ---- */
 
 #define SHAPE_SIZE 128
 

@@ -11,7 +11,6 @@
 #include "base/struct.h"
 #include "base/text.h"
 #include "launch/check.h"
-#include "models/chain.h"
 #include "models/levels.h"
 
 winattn_status wa_attention_check(const wa_attention_desc *desc)

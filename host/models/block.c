@@ -12,8 +12,6 @@
 #include "base/text.h"
 #include "launch/check.h"
 #include "models/attention.h"
-#include "models/block_tensors.h"
-#include "models/chain.h"
 #include "models/levels.h"
 #include "models/model.h"
 #include "models/rows.h"

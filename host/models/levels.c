@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "models/levels.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "launch/check.h"
+#include "models/linear.h"
+#include "session/warmup.h"
 
 /* Parts of a workspace start on lines of memory. */
 #define PART_ALIGNMENT 256u
@@ -129,4 +132,182 @@ winattn_status wa_give_text(const char *all, size_t size, char *text,
     if (needed)
         *needed = strlen(all) + 1;
     return WINATTN_SUCCESS;
+}
+
+/* ---- Chains ---- */
+
+winattn_status wa_models_chain_begin(wa_kernel_chain *chain,
+                                     cl_command_queue queue,
+                                     cl_uint wait_count,
+                                     const cl_event *wait_list,
+                                     const cl_event *event)
+{
+    WA_TRY(wa_chain_begin(chain, queue, wait_count, wait_list, event != NULL));
+    if (chain->in_order)
+        chain->wants_event = false;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_models_chain_end(wa_kernel_chain *chain,
+                                   winattn_status status, cl_event *event)
+{
+    if (chain->in_order)
+        chain->has_begun = false; /* there is no event yet: a marker's */
+    return wa_chain_end(chain, status, event);
+}
+
+static winattn_status call_first(const wa_session *session, size_t bytes,
+                                 wa_first_call *call, const void *plan)
+{
+    wa_zeros z;
+    wa_kernel_chain chain;
+    winattn_status status =
+        wa_zeros_begin(&z, wa_session_context(session),
+                       wa_session_device_id(session), bytes, 2 * bytes, 0);
+    if (status == WINATTN_SUCCESS)
+        status = wa_chain_begin(&chain, z.queue, 0, NULL, false);
+    if (status == WINATTN_SUCCESS)
+        status = wa_chain_end(&chain, call(plan, z.in, z.out, &chain), NULL);
+    return wa_zeros_end(&z, status);
+}
+
+winattn_status wa_keep_kernels(const wa_session *session,
+                               const cl_kernel *kernels, size_t count,
+                               size_t bytes, wa_first_call *call,
+                               const void *plan)
+{
+    wa_program_set *set = wa_session_programs(session);
+    bool keeps = false;
+    for (size_t i = 0; i < count && !keeps; i++)
+        if (kernels[i])
+            WA_TRY(wa_program_set_keeps(set, kernels[i], &keeps));
+    if (keeps && !wa_may_pass(call_first(session, bytes, call, plan)))
+        for (size_t i = 0; i < count; i++)
+            if (kernels[i])
+                wa_program_set_keep(set, kernels[i]);
+    wa_forget_failure(); /* the plan is good without */
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
+                                         const winattn_plan *plan,
+                                         const winattn_forward *forward)
+{
+    cl_event done;
+    WA_TRY(winattn_enqueue_forward(plan, chain->queue, forward,
+                                   chain->wait_count, chain->wait_list,
+                                   wa_chain_event(chain, &done)));
+    wa_chain_go_on(chain, done);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
+                                      const winattn_linear_plan *plan,
+                                      const wa_layer_call *call)
+{
+    const wa_linear_problem *problem = &plan->problem;
+    const winattn_linear linear = {.struct_size = sizeof linear,
+                                   .rows = call->rows,
+                                   .x_stride = problem->in,
+                                   .weight_stride = problem->in,
+                                   .residual_stride = problem->out,
+                                   .y_stride = problem->out,
+                                   .x = call->x,
+                                   .weight = call->weight,
+                                   .bias = call->bias,
+                                   .residual = call->residual,
+                                   .y = call->y};
+    return wa_linear_append(plan, &linear, chain);
+}
+
+winattn_status wa_describe_linear(const void *plan, size_t size, char *text,
+                                  size_t *needed)
+{
+    return winattn_linear_plan_describe(plan, size, text, needed);
+}
+
+/* ---- Tensors of a block ---- */
+
+const char *const wa_block_tensor_names[WA_BLOCK_TENSORS] = {
+    "norm1_weight", "norm1_bias",   "qkv_weight", "qkv_bias",   "proj_weight",
+    "proj_bias",    "norm2_weight", "norm2_bias", "fc1_weight", "fc1_bias",
+    "fc2_weight",   "fc2_bias",     "table",      "logit_scale"};
+
+void wa_block_extents(const wa_block_shape *s,
+                      uint64_t extent[WA_BLOCK_TENSORS][2])
+{
+    const uint64_t c = s->channels, h = s->hidden;
+    const uint64_t entries =
+        (2ull * s->window[0] - 1) * (2ull * s->window[1] - 1);
+    const uint64_t all[WA_BLOCK_TENSORS][2] = {
+        [WA_BLOCK_NORM1_WEIGHT] = {c, 1},
+        [WA_BLOCK_NORM1_BIAS] = {c, 1},
+        [WA_BLOCK_QKV_WEIGHT] = {3 * c, c},
+        [WA_BLOCK_QKV_BIAS] = {3 * c, 1},
+        [WA_BLOCK_PROJ_WEIGHT] = {c, c},
+        [WA_BLOCK_PROJ_BIAS] = {c, 1},
+        [WA_BLOCK_NORM2_WEIGHT] = {c, 1},
+        [WA_BLOCK_NORM2_BIAS] = {c, 1},
+        [WA_BLOCK_FC1_WEIGHT] = {h, c},
+        [WA_BLOCK_FC1_BIAS] = {h, 1},
+        [WA_BLOCK_FC2_WEIGHT] = {c, h},
+        [WA_BLOCK_FC2_BIAS] = {c, 1},
+        [WA_BLOCK_TABLE] = {entries, s->heads},
+        [WA_BLOCK_LOGIT_SCALE] = {s->is_cosine ? s->heads : 0, 1}};
+    memcpy(extent, all, sizeof all);
+}
+
+/* ---- Numbers of 16 bits ---- */
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* bits / 2^shift, to nearest, ties to even; shift is 1 to 31. */
+static uint32_t round_shift(uint32_t bits, uint32_t shift)
+{
+    const uint32_t odd = bits >> shift & 1;
+    return (bits + (((uint32_t)1 << (shift - 1)) - 1) + odd) >> shift;
+}
+
+static uint16_t bf16_of(float x)
+{
+    const uint32_t bits = bits_of(x);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)round_shift(bits, 16);
+}
+
+static uint16_t fp16_of(float x)
+{
+    const uint32_t bits = bits_of(x);
+    const uint32_t sign = bits >> 16 & 0x8000;
+    const uint32_t size = bits & 0x7fffffff;
+    if (size > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00);
+    if (size >= 0x47800000) /* 2^16 and more */
+        return (uint16_t)(sign | 0x7c00);
+    if (size >= 0x38800000) /* 2^-14: from there on exponents fit */
+        return (uint16_t)(sign | round_shift(size - 0x38000000, 13));
+    if (size < 0x33000000) /* half of the smallest, 2^-25 */
+        return (uint16_t)sign;
+    const uint32_t fraction = (size & 0x7fffff) | 0x800000;
+    return (uint16_t)(sign | round_shift(fraction, 126 - (size >> 23)));
+}
+
+void wa_store_numbers(winattn_dtype dtype, const float *from, size_t count,
+                      void *to)
+{
+    uint16_t *half = to;
+    if (dtype == WINATTN_FP32)
+        memcpy(to, from, count * sizeof *from);
+    else if (dtype == WINATTN_FP16)
+        for (size_t i = 0; i < count; i++)
+            half[i] = fp16_of(from[i]);
+    else
+        for (size_t i = 0; i < count; i++)
+            half[i] = bf16_of(from[i]);
 }

@@ -3,7 +3,10 @@
 #ifndef WINATTN_LEVELS_H
 #define WINATTN_LEVELS_H
 
+#include "launch/chain.h"
 #include "session/session.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "winattn_models.h"
 
@@ -16,7 +19,7 @@ uint32_t wa_element_size(winattn_dtype dtype);
 uint32_t wa_term_size(winattn_dtype dtype, winattn_term_dtype term);
 
 /* Stores fp32 numbers as `dtype`: the nearest, ties to even; a NaN stays one.
- * (half.c) */
+ */
 void wa_store_numbers(winattn_dtype dtype, const float *from, size_t count,
                       void *to);
 
@@ -59,5 +62,84 @@ winattn_status wa_describe_part(const char *name, wa_describer *describe,
 /* What winattn_..._describe does with its whole text. */
 winattn_status wa_give_text(const char *all, size_t size, char *text,
                             size_t *needed);
+
+/* ---- Chains of what models are made of (launch/chain.h) ---- */
+
+/* As wa_chain_begin and wa_chain_end, but that a queue in order needs one
+ * event only, that of a marker, as tens of launches are in between. */
+winattn_status wa_models_chain_begin(wa_kernel_chain *chain,
+                                     cl_command_queue queue,
+                                     cl_uint wait_count,
+                                     const cl_event *wait_list,
+                                     const cl_event *event);
+winattn_status wa_models_chain_end(wa_kernel_chain *chain,
+                                   winattn_status status, cl_event *event);
+
+/* Lets the binaries of a plan's new programs be kept, after a call on `bytes`
+ * of zeros: some runtimes finish compiling only then. out: twice as many
+ * bytes. A call that fails for a cause that may pass leaves them to the next
+ * plan, and is no failure. */
+typedef winattn_status wa_first_call(const void *plan, cl_mem zeros,
+                                     cl_mem out, wa_kernel_chain *chain);
+winattn_status wa_keep_kernels(const wa_session *session,
+                               const cl_kernel *kernels, size_t count,
+                               size_t bytes, wa_first_call *call,
+                               const void *plan);
+
+/* Appends a linear layer of rows without gaps, whose tensors are known to be
+ * right; those that it lacks have buffer NULL. */
+typedef struct wa_layer_call {
+    uint64_t rows; /* below 2^32 */
+    winattn_tensor x, weight, bias, residual, y;
+} wa_layer_call;
+winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
+                                      const winattn_linear_plan *plan,
+                                      const wa_layer_call *call);
+
+/* What a winattn_linear_plan says of itself, for wa_describe_part. */
+winattn_status wa_describe_linear(const void *plan, size_t size, char *text,
+                                  size_t *needed);
+
+/* Appends the launches of the core's forward pass. */
+winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
+                                         const winattn_plan *plan,
+                                         const winattn_forward *forward);
+
+/* ---- Tensors of a block, whoever has them ---- */
+
+typedef enum wa_block_tensor {
+    WA_BLOCK_NORM1_WEIGHT,
+    WA_BLOCK_NORM1_BIAS,
+    WA_BLOCK_QKV_WEIGHT,
+    WA_BLOCK_QKV_BIAS,
+    WA_BLOCK_PROJ_WEIGHT,
+    WA_BLOCK_PROJ_BIAS,
+    WA_BLOCK_NORM2_WEIGHT,
+    WA_BLOCK_NORM2_BIAS,
+    WA_BLOCK_FC1_WEIGHT,
+    WA_BLOCK_FC1_BIAS,
+    WA_BLOCK_FC2_WEIGHT,
+    WA_BLOCK_FC2_BIAS,
+    WA_BLOCK_TABLE,
+    WA_BLOCK_LOGIT_SCALE,
+    WA_BLOCK_TENSORS
+} wa_block_tensor;
+
+extern const char *const wa_block_tensor_names[WA_BLOCK_TENSORS];
+
+_Static_assert(sizeof(winattn_block_weights) ==
+                   WA_BLOCK_TENSORS * sizeof(winattn_tensor),
+               "tensors of a block and nothing else");
+
+typedef struct wa_block_shape {
+    uint64_t channels, hidden, heads;
+    cl_uint window[2];
+    bool is_cosine;
+} wa_block_shape;
+
+/* Outputs and inputs of matrices, else elements and 1; zeros: the block has no
+ * such tensor. */
+void wa_block_extents(const wa_block_shape *shape,
+                      uint64_t extent[WA_BLOCK_TENSORS][2]);
 
 #endif

@@ -10,7 +10,6 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "models/chain.h"
 #include "models/levels.h"
 #include "plan/tuning.h"
 #include "program/cache.h"

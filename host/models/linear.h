@@ -19,18 +19,18 @@ struct winattn_linear_plan {
     const char *origin;                   /* of the main kernel's program */
 };
 
-/* The descriptor, checked. (linear_check.c) */
+/* The descriptor, checked. (linear_call.c) */
 winattn_status wa_linear_read(const winattn_linear_desc *desc,
                               wa_linear_problem *problem);
 
 /* Checks a call as winattn_enqueue_linear does, but for the queue. What it
  * leaves in *own is what wa_linear_append takes, *start what the chain has.
- * (linear_check.c) */
+ * (linear_call.c) */
 winattn_status wa_linear_check(const winattn_linear_plan *plan,
                                const winattn_linear *linear,
                                winattn_linear *own, uint64_t *start);
 
-/* Bytes of workspace of a call. (linear_check.c) */
+/* Bytes of workspace of a call. (linear_call.c) */
 uint64_t wa_linear_workspace(const winattn_linear_plan *plan, uint64_t rows);
 
 /* Appends the launches of a call that wa_linear_check accepted.

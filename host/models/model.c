@@ -10,7 +10,6 @@
 #include "base/struct.h"
 #include "base/text.h"
 #include "models/attention.h"
-#include "models/chain.h"
 #include "models/levels.h"
 #include "models/swin_rules.h"
 

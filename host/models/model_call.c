@@ -6,7 +6,6 @@
 #include "base/status.h"
 #include "base/struct.h"
 #include "launch/check.h"
-#include "models/chain.h"
 #include "models/levels.h"
 #include "models/model.h"
 

@@ -6,7 +6,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "launch/arguments.h"
-#include "models/chain.h"
 #include "models/levels.h"
 #include "models/options.h"
 #include "plan/defines.h"

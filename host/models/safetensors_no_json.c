@@ -3,7 +3,7 @@
  */
 #include "base/status.h"
 #include "models/safetensors_header.h"
-#include "models/swin_beside.h"
+#include "models/swin_file.h"
 
 static winattn_status fail(void)
 {

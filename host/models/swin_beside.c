@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finds and reads the files beside the weights. */
-#include "models/swin_beside.h"
+#include "models/swin_file.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "models/swin_beside.h"
+#include "models/swin_file.h"
 
 #define WA_SIDE_MOST 65535u
 #define WA_COUNT(array) (sizeof(array) / sizeof *(array))

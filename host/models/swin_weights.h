@@ -17,7 +17,7 @@
 #ifndef WINATTN_SWIN_WEIGHTS_H
 #define WINATTN_SWIN_WEIGHTS_H
 
-#include "models/block_tensors.h"
+#include "models/levels.h"
 
 #define WA_SWIN_STAGES WINATTN_SWIN_STAGES
 

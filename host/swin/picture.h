@@ -61,4 +61,18 @@ unsigned jpeg_orientation(const unsigned char *bytes, size_t size);
  * does; 1 where it says none, or none that there is. */
 unsigned exif_orientation(const unsigned char *block, size_t size);
 
+/* ---- Files (picture_file.c) ---- */
+
+/* Files are not larger than that, in bytes. */
+#define PICTURE_FILE_MOST ((size_t)1 << 30)
+
+/* upright: turned as EXIF says. False: reason says why not, and *p has nothing
+ * to free. */
+bool picture_read(const char *path, bool upright, picture *p,
+                  char reason[REASON_SIZE]);
+
+/* The same of a file that is in memory. */
+bool picture_decode(const unsigned char *bytes, size_t size, bool upright,
+                    picture *p, char reason[REASON_SIZE]);
+
 #endif

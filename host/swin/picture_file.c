@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which kind of picture is it? */
-#include "swin/picture_file.h"
+#include "swin/picture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "swin/read_file.h"
+#include "swin/files.h"
 
 typedef bool decoder(const unsigned char *bytes, size_t size, picture *p,
                      char reason[REASON_SIZE]);

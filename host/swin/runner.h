@@ -70,7 +70,7 @@ bool is_finite(winattn_dtype dtype, const char *what, const float *values,
 
 /* ---- What the program does with it ---- */
 
-/* Names of classes, one to a line of a file. (class_names.c) */
+/* Names of classes, one to a line of a file. */
 typedef struct class_names {
     unsigned char *text;
     const char **names;

@@ -60,11 +60,11 @@ struct unfused {
     uint64_t bytes;
 };
 
-/* A new buffer, NULL: of no content. Counts its bytes. (tables.c) */
+/* A new buffer, NULL: of no content. Counts its bytes. */
 winattn_status unfused_new_buffer(unfused *u, uint64_t bytes,
                                   const void *content, cl_mem *made);
 
-/* Biases, factors and masks of a stage. (tables.c) */
+/* Biases, factors and masks of a stage. */
 winattn_status unfused_make_tables(unfused *u,
                                    const winattn_swin_weights *weights,
                                    uint32_t number);

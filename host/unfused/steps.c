@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The steps of a call, one launch each. */
 #include "base/status.h"
-#include "models/chain.h"
+#include "models/levels.h"
 #include "unfused/internal.h"
 
 #define FLAT_GROUP 64u /* work-items of a group that shares nothing */

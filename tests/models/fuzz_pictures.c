@@ -5,9 +5,8 @@
 #include "bombs.h"
 #include "campaign/fuzz.h"
 #include "kit/asserts.h"
+#include "swin/files.h"
 #include "swin/picture.h"
-#include "swin/picture_file.h"
-#include "swin/read_file.h"
 #include "winattn_models.h"
 
 void add_first_inputs(void)

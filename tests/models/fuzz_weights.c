@@ -8,7 +8,6 @@
 #include "campaign/fuzz.h"
 #include "files.h"
 #include "kit/scratch.h"
-#include "models/swin_beside.h"
 #include "models/swin_file.h"
 
 /* ---- First inputs ---- */

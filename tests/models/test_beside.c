@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "files.h"
 #include "kit/scratch.h"
-#include "models/swin_beside.h"
+#include "models/swin_file.h"
 
 /* What becomes of a key that says something else. */
 typedef enum fate {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Numbers in fp16 and bf16 (host/models/half.c): all that the types have, what
- * is between two of them, and its neighbours, against the tests' own rounding.
+ * Numbers in fp16 and bf16 (host/models/levels.c): all that the types have,
+ * what is between two of them, and its neighbours, against the tests' own
+ * rounding.
  */
 #include <math.h>
 #include <stdint.h>

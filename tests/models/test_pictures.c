@@ -11,9 +11,8 @@
 #include "bombs.h"
 #include "kit/asserts.h"
 #include "kit/scratch.h"
-#include "swin/npy.h"
+#include "swin/files.h"
 #include "swin/picture.h"
-#include "swin/picture_file.h"
 #include "winattn_models.h"
 
 static const char *picture_path(const char *name)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Files as a whole. */
-#ifndef SWIN_READ_FILE_H
-#define SWIN_READ_FILE_H
+#ifndef SWIN_FILES_H
+#define SWIN_FILES_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Can this be how such a file begins? False: reason says why not. */
 typedef bool file_check(const unsigned char *start, size_t size, char *reason,
@@ -15,5 +16,13 @@ typedef bool file_check(const unsigned char *start, size_t size, char *reason,
  * files never end. */
 unsigned char *read_file(const char *path, size_t most, file_check *check,
                          size_t *size, char *reason, size_t reason_size);
+
+/* ---- What numpy.load reads ---- */
+
+#define NPY_AXES 4
+
+/* An array of fp32 in C order. False: the file could not be written. */
+bool npy_write(const char *path, size_t axes, const uint64_t extent[NPY_AXES],
+               const float *values);
 
 #endif
