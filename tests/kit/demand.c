@@ -133,7 +133,6 @@ static void fit_backward(const test_case *c, const wa_matrix_unit *unit,
                          wa_matrix_gradient_shape *s)
 {
     wa_matrix_shape *r = &s->rows;
-    const uint32_t waves = r->waves_per_window;
     r->block_rows = matrix_tiles(r->block_rows, unit->queries, c->queries);
     const uint32_t row_tiles = wa_ceil_div(r->block_rows, unit->queries);
     if (r->waves_per_window < row_tiles)
@@ -145,8 +144,6 @@ static void fit_backward(const test_case *c, const wa_matrix_unit *unit,
         return;
     wa_matrix_shape *k = &s->keys;
     r->block_keys = matrix_tiles(r->block_keys, unit->tile, c->keys);
-    if (r->block_keys == (uint32_t)c->keys && s->keeps_dbias != 1)
-        r->waves_per_window = waves;
     k->block_rows = matrix_tiles(k->block_rows, unit->tile, c->queries);
     k->block_keys = matrix_tiles(k->block_keys, unit->queries, c->keys);
     const uint32_t key_tiles = wa_ceil_div(k->block_keys, unit->queries);
