@@ -28,11 +28,26 @@ bool wa_wgmma_copies(const wa_problem *problem, wa_pass pass)
     return true;
 }
 
-bool wa_wgmma_table_is_small(const wa_problem *problem)
+const char *wa_wgmma_windows_refusal(const wa_problem *problem,
+                                     const wa_device *device, wa_pass pass)
 {
-    return !problem->table.used ||
-           problem->table.entries <=
-               (uint64_t)problem->queries * problem->keys;
+    const wa_table *table = &problem->table;
+    if (!wa_has_wgmma(device))
+        return "";
+    if (problem->dtype == WINATTN_FP32)
+        return "fp32 would be rounded";
+    if (wa_problem_padding(problem) != 0)
+        return "it knows no windows with padding";
+    if (MASK_READS_ARRAY(problem->mask))
+        return "it knows no masks but of regions";
+    if (problem->bias != WINATTN_BIAS_NONE &&
+        problem->bias_dtype != WINATTN_TERM_SAME)
+        return "it knows no biases of another type";
+    if (table->used &&
+        table->entries > (uint64_t)problem->queries * problem->keys)
+        return "it knows no tables of more entries than pairs";
+    return wa_wgmma_copies(problem, pass) ? NULL
+                                          : "rows are not copied in 16 bytes";
 }
 
 void wa_set_wgmma_access(wa_plan *plan)

@@ -11,9 +11,11 @@ bool wa_has_wgmma(const wa_device *device);
 /* Can copies of 16 bytes fetch and store all rows of what a pass has? */
 bool wa_wgmma_copies(const wa_problem *problem, wa_pass pass);
 
-/* Has a table no more entries than there are pairs, so that the self-test's
- * memory is bounded? True without a table. */
-bool wa_wgmma_table_is_small(const wa_problem *problem);
+/* NULL, or what kernels for windows cannot compute: "" where nobody expects
+ * them. Tables have no more entries than there are pairs, so that the
+ * self-test's memory is bounded. */
+const char *wa_wgmma_windows_refusal(const wa_problem *problem,
+                                     const wa_device *device, wa_pass pass);
 
 /* Their wa_family.speed: an H200 showed 190 in the sliding variant. */
 #define WA_WGMMA_SPEED 64.0

@@ -84,18 +84,11 @@ static bool is_whole(const wa_problem *problem)
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            wa_pass pass)
 {
-    if (!wa_has_wgmma(device))
-        return "";
-    if (problem->dtype == WINATTN_FP32)
-        return "fp32 would be rounded";
-    if (wa_problem_padding(problem) != 0)
-        return "no gradients of windows with padding are made so";
-    if (MASK_READS_ARRAY(problem->mask))
-        return "no gradients behind masks but of regions are made so";
+    const char *why = wa_wgmma_windows_refusal(problem, device, pass);
+    if (why)
+        return why;
     if (problem->bias == WINATTN_BIAS_NONE)
         return "fragments are as fast without a bias";
-    if (problem->bias_dtype != WINATTN_TERM_SAME)
-        return "biases of another type do not fit local memory";
     if (problem->heads != problem->kv_heads)
         return "heads that share keys are not added up";
     if (problem->head_dim != WINDOW_CHANNELS)
@@ -106,10 +99,6 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
                                !has_tokens(problem, problem->keys)))
         return "its gradients are of windows of 144, or 177 (bf16: 193, maps: "
                "209) to 256 tokens";
-    if (!wa_wgmma_table_is_small(problem))
-        return "no gradients of tables of more entries than pairs are made so";
-    if (!wa_wgmma_copies(problem, pass))
-        return "rows are not copied in 16 bytes";
     return NULL;
 }
 

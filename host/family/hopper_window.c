@@ -5,7 +5,6 @@
  * on an H200 (bench/decisions/windows-use-wgmma-where-faster.md). */
 #include <stdio.h>
 
-#include "device/matrix_unit.h"
 #include "family/hopper.h"
 #include "plan/defines.h"
 
@@ -56,32 +55,20 @@ static bool pays(const wa_problem *problem, uint32_t tokens)
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            wa_pass pass)
 {
-    if (!wa_has_wgmma(device))
-        return "";
-    if (problem->dtype == WINATTN_FP32)
-        return "fp32 would be rounded";
-    if (wa_problem_padding(problem) != 0)
-        return "it knows no windows with padding";
+    const char *why = wa_wgmma_windows_refusal(problem, device, pass);
+    if (why)
+        return why;
     if (problem->grid.used &&
         (problem->head_dim != 32 || problem->grid.window[0] > 1))
         return "maps of more channels or axes are faster on fragments";
-    if (MASK_READS_ARRAY(problem->mask))
-        return "it knows no masks but of regions";
     if (problem->bias == WINATTN_BIAS_NONE && problem->mask != MASK_NONE)
         return "it knows no masks without a bias";
-    if (problem->bias != WINATTN_BIAS_NONE &&
-        problem->bias_dtype != WINATTN_TERM_SAME)
-        return "it knows no biases of another type";
     if (problem->head_dim != 32 && problem->head_dim != 64)
         return "its head dims are 32 and 64";
     if (problem->queries > MOST_TOKENS || problem->keys > MOST_TOKENS)
         return "its windows have at most 576 tokens";
     if (!pays(problem, problem->queries) || !pays(problem, problem->keys))
         return "windows of so few tokens are faster on fragments";
-    if (!wa_wgmma_table_is_small(problem))
-        return "it knows no tables of more entries than pairs";
-    if (!wa_wgmma_copies(problem, pass))
-        return "rows are not copied in 16 bytes";
     return NULL;
 }
 
@@ -138,24 +125,23 @@ static bool has_registers(const wa_problem *problem, const window_shape *s,
 {
     const uint32_t groups = warpgroups(s);
     const bool is_dot = problem->variant != WINATTN_COSINE;
-    switch (block_keys) {
-    case 48:
+    if (block_keys == 48)
         return true;
-    case 64:
+    if (block_keys == 64)
         return groups <= COMPUTING_WARPGROUPS &&
                (is_dot || s->windows < COMPUTING_WARPGROUPS);
-    case 80:
-        return groups == COMPUTING_WARPGROUPS && is_dot &&
-               problem->head_dim == 32;
-    default:
-        return groups == WARPGROUPS_OF_ONE && problem->head_dim == 32;
-    }
+    return problem->head_dim == 32 &&
+           (block_keys == 80 ? groups == COMPUTING_WARPGROUPS && is_dot
+                             : groups == WARPGROUPS_OF_ONE);
 }
 
-/* Keys of all tiles, also those that there are not. */
-static uint32_t keys_of_tiles(const wa_problem *problem, uint32_t block_keys)
+/* In the cosine variant a wave alone fetches what each of two windows has, and
+ * on a grid it is too slow for that: V2 with 576 tokens takes 581 us where
+ * fragments take 586, and shifted 912 in place of 675. */
+static bool is_fetched_slowly(const wa_problem *problem, uint32_t windows)
 {
-    return wa_ceil_div(problem->keys, block_keys) * block_keys;
+    return problem->grid.used && windows > 1 &&
+           problem->variant == WINATTN_COSINE;
 }
 
 /* Tiles of as many keys as leave the fewest without a key, and stages for
@@ -170,26 +156,21 @@ static bool find_tiles(const wa_problem *problem, const wa_device *device,
     const bool prefers_few =
         problem->variant == WINATTN_COSINE && s->windows > 1;
     uint32_t least = UINT32_MAX;
+    if (is_fetched_slowly(problem, s->windows))
+        return false;
     for (int i = 0; i < COUNT; i++)
         if (has_registers(problem, s, sizes[i]))
-            least = MIN(least, keys_of_tiles(problem, sizes[i]));
+            least =
+                MIN(least, wa_ceil_div(problem->keys, sizes[i]) * sizes[i]);
     for (int i = 0; i < COUNT; i++) {
         s->block_keys = sizes[prefers_few ? i : COUNT - 1 - i];
         if (has_registers(problem, s, s->block_keys) &&
-            keys_of_tiles(problem, s->block_keys) == least &&
+            wa_ceil_div(problem->keys, s->block_keys) * s->block_keys ==
+                least &&
             find_stages(problem, device, s))
             return true;
     }
     return false;
-}
-
-/* In the cosine variant a wave alone fetches what each of two windows has, and
- * on a grid it is too slow for that: V2 with 576 tokens takes 581 us where
- * fragments take 586, and shifted 912 in place of 675. */
-static bool is_fetched_slowly(const wa_problem *problem, uint32_t windows)
-{
-    return problem->grid.used && windows > 1 &&
-           problem->variant == WINATTN_COSINE;
 }
 
 /* A window at a time, or two, in blocks of which none lacks rows. */
@@ -199,7 +180,6 @@ static bool find_whole_blocks(const wa_problem *problem,
     for (s->windows = 1; s->windows <= 2; s->windows++) {
         s->block_rows = COMPUTING_WARPGROUPS / s->windows * WARPGROUP_ROWS;
         if (problem->queries % s->block_rows == 0 &&
-            !is_fetched_slowly(problem, s->windows) &&
             find_tiles(problem, device, s))
             return true;
     }
@@ -224,7 +204,6 @@ static bool find_four_windows(const wa_problem *problem,
     s->windows = COMPUTING_WARPGROUPS;
     return problem->head_dim == 32 &&
            rows > COMPUTING_WARPGROUPS * WARPGROUP_ROWS &&
-           !is_fetched_slowly(problem, s->windows) &&
            missing <= (problem->grid.used ? 0 : rows / 8) &&
            find_tiles(problem, device, s);
 }
@@ -233,17 +212,13 @@ static bool find_four_windows(const wa_problem *problem,
  * of a window. */
 static bool has_warpgroups(const wa_problem *problem, const window_shape *s)
 {
-    switch (warpgroups(s)) {
-    case COMPUTING_WARPGROUPS:
+    const uint32_t groups = warpgroups(s);
+    if (groups == COMPUTING_WARPGROUPS)
         return true;
-    case WARPGROUPS_OF_ONE:
-        return s->block_rows == problem->queries;
-    case WARPGROUPS_OF_TWO:
-        return s->block_rows == problem->queries &&
-               problem->variant != WINATTN_COSINE && problem->head_dim == 32;
-    default:
-        return false;
-    }
+    return s->block_rows == problem->queries &&
+           (groups == WARPGROUPS_OF_ONE ||
+            (groups == WARPGROUPS_OF_TWO &&
+             problem->variant != WINATTN_COSINE && problem->head_dim == 32));
 }
 
 /* The largest blocks of whole waves that share a window's rows evenly and
@@ -256,28 +231,13 @@ static const char *find_even_blocks(const wa_problem *problem,
          n = wa_even_size(tiles, n - 1)) {
         s->block_rows = MIN(n * WAVE_ROWS, problem->queries);
         for (s->windows = 2; s->windows > 0; s->windows--) {
-            if (has_warpgroups(problem, s) &&
-                !is_fetched_slowly(problem, s->windows) &&
-                find_tiles(problem, device, s))
+            if (has_warpgroups(problem, s) && find_tiles(problem, device, s))
                 return NULL;
         }
     }
     return is_fetched_slowly(problem, 2)
                ? "two windows at a time are fetched too slowly"
                : "the device's local memory is too small";
-}
-
-/* NULL, or why there is none. */
-static const char *find_shape(const wa_problem *problem,
-                              const wa_device *device, window_shape *s)
-{
-    const char *why = NULL;
-    if (!find_whole_blocks(problem, device, s) &&
-        !find_four_windows(problem, device, s))
-        why = find_even_blocks(problem, device, s);
-    if (!why && work_items(problem, s) > device->max_work_group)
-        why = "the device's work-groups are too small";
-    return why;
 }
 
 /* ---- The plan ---- */
@@ -287,8 +247,13 @@ static const char *take(const wa_problem *problem, const wa_device *device,
 {
     window_shape s;
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    const char *why = find_shape(problem, device, &s);
+    const char *why = NULL;
     (void)none;
+    if (!find_whole_blocks(problem, device, &s) &&
+        !find_four_windows(problem, device, &s))
+        why = find_even_blocks(problem, device, &s);
+    if (!why && work_items(problem, &s) > device->max_work_group)
+        why = "the device's work-groups are too small";
     if (why)
         return why;
     wa_set_wgmma_access(plan);

@@ -84,16 +84,15 @@ static void visit_blocks(wa_search *find, wa_gradient_part which,
                          uint32_t block_rows, uint32_t block_keys)
 {
     const uint32_t quads = wa_ceil_div(find->problem->head_dim, 4);
-    const wa_gradient_shape s = {.block_rows = block_rows,
-                                 .block_keys = block_keys};
     find->visited++;
     for (size_t i = 0;
          i < SCORE_TILES &&
          wa_local_may_fit(find->device, block_rows, block_keys, block_keys, 0);
          i++) {
-        wa_gradient_shape tiled = s;
-        tiled.score_rows = score_tiles[i].rows;
-        tiled.score_cols = score_tiles[i].cols;
+        wa_gradient_shape tiled = {.block_rows = block_rows,
+                                   .block_keys = block_keys,
+                                   .score_rows = score_tiles[i].rows,
+                                   .score_cols = score_tiles[i].cols};
         for (uint32_t parts = 1; parts <= WA_GRADIENT_MOST_STAGES &&
                                  (parts == 1 || quads / parts >= 2);
              parts *= 2) {
@@ -114,16 +113,13 @@ static void visit_all(wa_search *find, wa_gradient_part which)
     const uint32_t all = sliding ? MOST_ROWS : problem->queries;
     for (uint32_t rows = wa_even_size(all, MOST_ROWS); rows > 0;
          rows = rows > LEAST_ROWS ? wa_even_size(all, rows - 1) : 0) {
-        uint32_t last = 0;
         if (which == WA_GRADIENTS_FUSED)
             visit_blocks(find, which, rows, problem->keys);
-        for (uint32_t most = MOST_KEYS;
-             which != WA_GRADIENTS_FUSED && most >= 16; most /= 2) {
-            const uint32_t keys = sliding ? most : MIN(most, problem->keys);
-            if (keys != last) /* few keys make the same block each time */
-                visit_blocks(find, which, rows, keys);
-            last = keys;
-        }
+        for (uint32_t keys = MOST_KEYS;
+             which != WA_GRADIENTS_FUSED && keys >= 16; keys /= 2)
+            if (sliding || keys / 2 < problem->keys || keys == 16)
+                visit_blocks(find, which, rows,
+                             sliding ? keys : MIN(keys, problem->keys));
     }
 }
 
@@ -150,7 +146,6 @@ static void visit_shapes_of_keys(wa_search *find)
  * for: on an H200, windows of 49 tokens took 765 us so, and 501 us with 128
  * registers. With fewer than that the model's guess is not trusted. */
 #define LEAST_LIMIT 128u
-#define MOST_REGISTERS 255u
 static void append_register_limit(const wa_problem *problem,
                                   const wa_device *device,
                                   wa_gradient_part which,
@@ -163,7 +158,7 @@ static void append_register_limit(const wa_problem *problem,
     const uint32_t groups =
         (uint32_t)wa_gradient_resident(problem, device, which, s, &t);
     const uint32_t limit = device->register_words / (groups * s->team) / 8 * 8;
-    if (limit >= MOST_REGISTERS)
+    if (limit >= 255) /* as many as there are */
         return;
     wa_append_switch(text, size, WA_SWITCH(LIMITS_REGISTERS), 1);
     wa_append(text, size, "-cl-nv-maxrregcount=%u ", MAX(limit, LEAST_LIMIT));
@@ -201,18 +196,6 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
     if (problem->grid.used && device->vendor == WA_VENDOR_INTEL &&
         device->has_matrix_extension)
         wa_append(text, size, "-cl-intel-256-GRF-per-thread ");
-}
-
-void wa_local_require_access(const wa_problem *problem, uint32_t stage_dims,
-                             wa_plan *plan)
-{
-    const bool half = problem->dtype != WINATTN_FP32;
-    const uint32_t elements =
-        half && problem->head_dim % 8 == 0 && stage_dims % 8 == 0 ? 8
-        : problem->head_dim % 4 == 0                              ? 4
-                                                                  : 0;
-    plan->access_elements = MAX(plan->access_elements, elements);
-    plan->access_bytes = MAX(plan->access_bytes, elements * (half ? 2 : 4));
 }
 
 static const char *refusal(const wa_problem *problem, const wa_device *device,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "family/local_gradient.h"
 
+#include "family/local_model.h"
 #include "plan/planner.h"
 #include "plan/schedule.h"
 
@@ -162,19 +163,12 @@ double wa_gradient_resident(const wa_problem *problem, const wa_device *device,
                             wa_gradient_part which, const wa_gradient_shape *s,
                             const wa_gradient_tiling *t)
 {
-    const double by_memory =
-        (double)device->local_capacity /
-        ((double)wa_gradient_local_bytes(problem, which, s) +
-         WA_RESERVED_LOCAL_BYTES);
     double registers = wa_gradient_registers(problem, device, which, s, t);
     if (wa_gradient_keeps_dbias(problem, device, which, s, t))
         registers += s->score_rows * s->score_cols;
-    const double by_registers =
-        (double)device->register_words / (registers * s->team);
-    const double by_items = 2048.0 / s->team;
-    const double groups =
-        (uint32_t)MIN(MIN(by_memory, by_registers), MIN(by_items, 16.0));
-    return MAX(groups, 1.0);
+    return wa_local_resident(device,
+                             wa_gradient_local_bytes(problem, which, s),
+                             registers, s->team);
 }
 
 /* Work-groups for each compute unit, where the workspace bounds those that sum
@@ -245,4 +239,18 @@ double wa_gradient_cost(const wa_problem *problem, const wa_device *device,
         wa_gradient_resident(problem, device, which, s, t), MAX(groups, 1.0));
     return (busy + phases * STAGE_WAIT / at_once) / MIN(groups, 1.0) /
            ((double)s->block_rows * s->block_keys);
+}
+
+/* ---- Accesses ---- */
+
+void wa_local_require_access(const wa_problem *problem, uint32_t stage_dims,
+                             wa_plan *plan)
+{
+    const bool half = problem->dtype != WINATTN_FP32;
+    const uint32_t elements =
+        half && problem->head_dim % 8 == 0 && stage_dims % 8 == 0 ? 8
+        : problem->head_dim % 4 == 0                              ? 4
+                                                                  : 0;
+    plan->access_elements = MAX(plan->access_elements, elements);
+    plan->access_bytes = MAX(plan->access_bytes, elements * (half ? 2 : 4));
 }

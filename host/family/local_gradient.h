@@ -75,7 +75,7 @@ double wa_gradient_cost(const wa_problem *problem, const wa_device *device,
                         const wa_gradient_tiling *t);
 
 /* Asks for vector accesses of a plan's steps, WIDE of cl/local/token_rows.cl.
- * (local_backward.c) */
+ */
 void wa_local_require_access(const wa_problem *problem, uint32_t stage_dims,
                              wa_plan *plan);
 
