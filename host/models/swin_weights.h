@@ -33,7 +33,7 @@
 
 typedef winattn_swin_config wa_swin_config;
 
-/* Of a block (block_tensors.h); qkv's heads lie in C, its bias of k is 0 in
+/* Of a block (levels.h); qkv's heads lie in C, its bias of k is 0 in
  * generation 2. A table is as winattn_table has it, of generation 2
  * 16 sigmoid(the position MLP); logit_scale, before exp and its limit, is NULL
  * in generation 1. */

@@ -7,7 +7,7 @@
 #define MODELS_REFERENCE_H
 
 #include "kit/grid.h"
-#include "models/block_tensors.h"
+#include "models/levels.h"
 
 /* y[out] = W[out][in] x[in] + b, of each row; b may be NULL. */
 void ref_linear(const double *x, const double *weight, const double *bias,
