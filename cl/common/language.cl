@@ -71,5 +71,7 @@
 
 #define UNROLL_FOR _Pragma("unroll") for
 #define NO_UNROLL_FOR _Pragma("nounroll") for
+/* An array that a program has no use for has one element. */
+#define ROOM(is_used, count) ((is_used) ? (count) : 1)
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

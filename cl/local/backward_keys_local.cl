@@ -15,6 +15,7 @@
 #define STAGES_TILES (SINGLE_Q_BLOCK && KEEPS_TILES)
 #define KEPT_ROWS KEYS_KEPT_ROWS
 #define PART_COUNT KEYS_PART_COUNT
+#define HAS_ALONG KEYS_HAVE_ALONG
 #include "local/gradient_tiles.cl"
 
 REQUIRE(FUSED)
@@ -32,7 +33,7 @@ INLINE void add_bias_partial(const float tile[SCORE_ROWS][SCORE_COLS],
             continue;
         __global float *line =
             partial +
-            (block->first_row + coord.row + ROW_TILES * i) * (size_t)keys +
+            (block->of.row + coord.row + ROW_TILES * i) * (size_t)keys +
             block->keys.first + coord.col;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             if (has_key(block, coord, j))
@@ -122,89 +123,45 @@ INLINE void clear_kept(kept_sums *kept)
 }
 
 /* A block of keys before its first window and rows. */
-INLINE gradient_block start_block(const forward_args *forward, uint key_block,
-                                  uint queries, uint keys)
+INLINE void start_block(gradient_block *block, const forward_args *forward,
+                        uint key_block)
 {
-    gradient_block block;
-    block.wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
-    block.keys.first = key_block * BLOCK_KEYS;
-    block.keys.count = min(keys - block.keys.first, (uint)BLOCK_KEYS);
-    block.keys.mixed = 0;
-    block.first_row = 0;
-    block.row_count = (int)min(queries, (uint)BLOCK_ROWS);
-    return block;
+    block->wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    block->keys.first = key_block * BLOCK_KEYS;
+    block->keys.count =
+        min(KEYS(forward) - block->keys.first, (uint)BLOCK_KEYS);
+    block->keys.mixed = 0;
 }
 
-/* A launch's tensors, and of the key head the rows of the padding. */
-typedef struct key_tensors {
-    __global const storage *q, *k, *v, *d_o;
-    __global const storage *pad_k, *pad_v;
-    __global const float *d_lse, *logit_scale;
-    __global storage *dq;
+/* A work-group's part of a launch: what it needs and makes. */
+typedef struct key_work {
+    const backward_args *args;
+    const gradient_memory *memory;
+    const gradient_tensors *of;
+    const score_bias_tensors *score_bias;
+    __global const float *d_lse;
+    __global storage *dq, *dk, *dv;
     __global float *workspace;
     __global float *dbias, *d_scale; /* the split's partials */
-} key_tensors;
+    uint split, kv_head, key_block;
+    const window_coord *window; /* the one at hand */
+    int is_first;               /* of the split's, in any launch */
+} key_work;
 
 /* Takes a window's keys. */
-INLINE void open_keys(gradient_block *block, const gradient_memory *memory,
-                      const forward_args *forward, const window_coord *window,
-                      const key_tensors *of, uint kv_head, int lane)
+INLINE void open_keys(gradient_block *block, const key_work *work, int lane)
 {
-    block->has_padding = holds_padding(&forward->grid, window);
+    const forward_args *forward = &work->args->forward;
+    block->has_padding = holds_padding(&forward->grid, work->window);
     const token_list tokens =
-        list_tokens(memory->key_tokens, &forward->grid, window,
+        list_tokens(work->memory->key_tokens, &forward->grid, work->window,
                     block->keys.first, (int)block->keys.count, lane);
-    const token_rows k_rows = {of->k +
-                                   plane(&forward->k, window->grid, kv_head),
-                               &forward->k, tokens, of->pad_k};
-    const token_rows v_rows = {of->v +
-                                   plane(&forward->v, window->grid, kv_head),
-                               &forward->v, tokens, of->pad_v};
-    block->k = k_rows;
-    block->v = v_rows;
+    take_keys(block, work->of, forward, work->window->grid, work->kv_head,
+              tokens);
     if (KEEPS_TILES && !SINGLE_Q_BLOCK) {
-        stage_k(memory, block, 0, 0, lane);
-        stage_v(memory, block, 0, lane);
+        stage_k(work->memory, block, 0, 0, lane);
+        stage_v(work->memory, block, 0, lane);
     }
-}
-
-/* The rows of a tensor that has no padding. Returned, since NVIDIA's compiler
- * keeps gradient_block in memory if it is filled from a local struct here. */
-INLINE token_rows rows_of(__global const storage *tensor,
-                          const tensor_layout *layout, ulong grid, uint head,
-                          token_list tokens)
-{
-    const token_rows rows = {tensor + plane(layout, grid, head), layout,
-                             tokens, 0};
-    return rows;
-}
-
-/* Takes a head's rows of the window, with what is known of them. statistics:
- * what the kernel of rows has left, unless FUSED. */
-INLINE void open_rows(gradient_block *block, const gradient_memory *memory,
-                      const backward_args *args, const window_coord *window,
-                      const key_tensors *of, uint head,
-                      __global const float *statistics, int lane)
-{
-    const forward_args *forward = &args->forward;
-    token_list tokens = block->k.tokens;
-    if (!FUSED)
-        tokens = list_tokens(memory->row_tokens, &forward->grid, window,
-                             block->first_row, block->row_count, lane);
-    block->q = rows_of(of->q, &forward->q, window->grid, head, tokens);
-    block->d_o = rows_of(of->d_o, &args->d_o, window->grid, head, tokens);
-    if (KEEPS_TILES && SINGLE_Q_BLOCK) {
-        stage_tiles(memory, block, lane);
-    } else if (KEEPS_TILES) {
-        stage_q(memory, block, 0, 0, lane);
-        stage_d_o(memory, block, 0, lane);
-    }
-    if (FUSED)
-        start_statistics(memory, lane);
-    else
-        load_statistics(memory, statistics, block, lane);
-    if (KEEPS_TILES)
-        barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 /* Whether rows see keys of the block; if so, keys.mixed is set. */
@@ -212,8 +169,8 @@ INLINE int sees_block(gradient_block *block, const forward_args *forward)
 {
     if (VARIANT != SLIDING)
         return 1;
-    const uint row_end = block->first_row + block->row_count;
-    const span first_seen = visible_span(forward, block->first_row);
+    const uint row_end = block->of.row + block->row_count;
+    const span first_seen = visible_span(forward, block->of.row);
     const span last_seen = visible_span(forward, row_end - 1);
     const uint first = block->keys.first;
     const uint end = first + block->keys.count;
@@ -224,20 +181,62 @@ INLINE int sees_block(gradient_block *block, const forward_args *forward)
     return 1;
 }
 
-/* Adds a tile of dS to what windows sum, in registers or, wanted, at
- * `partial`.
- */
-INLINE void add_dbias(const float tile[SCORE_ROWS][SCORE_COLS],
-                      kept_sums *kept, __global float *partial,
-                      const gradient_block *block, tile_coord coord, uint keys,
-                      uint flags, int is_first)
+/* Goes on to rows number `step` of those of all heads that share the keys; do
+ * they see some? All of the team find the same. */
+INLINE int find_rows(gradient_block *block, const forward_args *forward,
+                     uint first_head, uint step)
 {
+    const uint queries = QUERIES(forward);
+    const uint row_blocks = CEIL_DIV(queries, BLOCK_ROWS);
+    block->of.head = first_head + (SINGLE_Q_BLOCK ? 0 : step / row_blocks);
+    block->of.row = SINGLE_Q_BLOCK ? 0 : step % row_blocks * BLOCK_ROWS;
+    block->row_count = (int)min(queries - block->of.row, (uint)BLOCK_ROWS);
+    return sees_block(block, forward);
+}
+
+/* Takes a head's rows of the window, with what is known of them. */
+INLINE void open_rows(gradient_block *block, const key_work *work, int lane)
+{
+    const forward_args *forward = &work->args->forward;
+    const gradient_memory *memory = work->memory;
+    token_list tokens = block->k.tokens;
+    if (!FUSED)
+        tokens = list_tokens(memory->row_tokens, &forward->grid, work->window,
+                             block->of.row, block->row_count, lane);
+    take_rows(block, work->of, work->args, work->window->grid, tokens);
+    if (KEEPS_TILES && SINGLE_Q_BLOCK) {
+        stage_tiles(memory, block, lane);
+    } else if (KEEPS_TILES) {
+        stage_q(memory, block, 0, 0, lane);
+        stage_d_o(memory, block, 0, lane);
+    }
+    if (FUSED)
+        start_statistics(memory, lane);
+    else
+        load_statistics(memory,
+                        statistics_of(work->workspace, work->args, block->of),
+                        block, lane);
+    if (KEEPS_TILES)
+        barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* Adds a tile of dS to what windows sum, in registers or, wanted, in the
+ * split's partials. */
+INLINE void add_dbias(const float tile[SCORE_ROWS][SCORE_COLS],
+                      kept_sums *kept, const key_work *work,
+                      const gradient_block *block, tile_coord coord)
+{
+    const forward_args *forward = &work->args->forward;
+    const uint keys = KEYS(forward);
     if (KEEPS_DBIAS)
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
                 kept->dbias[i][j] += tile[i][j];
-    else if ((flags & ARG_DBIAS) != 0)
-        add_bias_partial(tile, partial, block, coord, keys, is_first);
+    else if ((forward->flags & ARG_DBIAS) != 0)
+        add_bias_partial(tile,
+                         work->dbias +
+                             (ulong)block->of.head * QUERIES(forward) * keys,
+                         block, coord, keys, work->is_first);
 }
 
 /* Given the rows' logits: P in local memory, dS in the tile. */
@@ -315,11 +314,12 @@ INLINE void add_dk_dq(float4 *sums_k, float4 *sums_q,
 /* sums_q becomes dQ. Its plane is found where it is stored: found before,
  * registers hold it over the steps, which NVIDIA's compiler then spills.
  */
-INLINE void store_dq(float4 *sums_q, const gradient_memory *memory,
-                     const backward_args *args, const gradient_block *block,
-                     const gradient_tile *row_tile, const window_coord *window,
-                     __global storage *dq, uint head)
+INLINE void store_dq(float4 *sums_q, const key_work *work,
+                     const gradient_block *block,
+                     const gradient_tile *row_tile)
 {
+    const backward_args *args = work->args;
+    const gradient_memory *memory = work->memory;
     const uint flags = args->forward.flags;
     UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
         sums_q[i] *= block->scale;
@@ -328,255 +328,214 @@ INLINE void store_dq(float4 *sums_q, const gradient_memory *memory,
                         memory->q_inverse, (__local float *)memory->q,
                         memory->along, block->wide);
     if ((flags & ARG_DQ) != 0)
-        store_gradient(sums_q, OUT_ROWS, row_tile,
-                       dq + plane(&args->dq, window->grid, head), &args->dq,
-                       block->q.tokens, (flags & ARG_ADD_DQ) != 0,
-                       block->wide);
+        store_gradient(
+            sums_q, OUT_ROWS, row_tile,
+            work->dq + plane(&args->dq, work->window->grid, block->of.head),
+            &args->dq, block->q.tokens, (flags & ARG_ADD_DQ) != 0,
+            block->wide);
 }
 
-/* q^ . dq^ of the rows, at the first work-item. Holds barriers. statistics: as
- * for open_rows. */
-INLINE float sum_along(const gradient_memory *memory,
-                       const gradient_block *block,
-                       __global const float *statistics, int lane)
+/* Adds q^ . dq^ of the rows to the split's partial. Holds barriers. */
+INLINE void add_d_scale(const key_work *work, const gradient_block *block,
+                        int lane)
 {
+    const gradient_memory *memory = work->memory;
+    __global const float *statistics =
+        statistics_of(work->workspace, work->args, block->of);
+    const uint head = block->of.head;
     barrier(CLK_LOCAL_MEM_FENCE);
     /* each by the work-item that sums it */
     for (int r = lane; !FUSED && r < block->row_count; r += TEAM)
         memory->along[r] =
-            statistics[(block->first_row + r) * ROW_NUMBERS + ROW_ALONG];
-    return sum_over_team(memory->along, memory->team_sums, block->row_count,
-                         lane);
+            statistics[(block->of.row + r) * ROW_NUMBERS + ROW_ALONG];
+    const float sum = sum_over_team(memory->along, memory->team_sums,
+                                    block->row_count, lane);
+    const float more =
+        scale_gradient(&work->args->forward, work->of->logit_scale, head, sum);
+    __global float *partial = work->d_scale + head;
+    if (lane == 0)
+        *partial =
+            work->is_first && block->of.row == 0 ? more : *partial + more;
 }
 
-/* After the last rows of a window; dv is a plane. */
-INLINE void finish_dv(key_sums *sums, kept_sums *kept,
-                      const backward_args *args, const gradient_block *block,
-                      const gradient_tile *key_tile, __global storage *dv)
+/* After the last rows of a window. */
+INLINE void finish_dv(key_sums *sums, kept_sums *kept, const key_work *work,
+                      const gradient_block *block, int lane)
 {
+    const backward_args *args = work->args;
     const uint flags = args->forward.flags;
+    const gradient_tile tile = find_key_tile(block, lane);
     if ((flags & ARG_DV) != 0)
-        store_gradient(sums->v, TILE_KEYS, key_tile, dv, &args->dv,
-                       block->v.tokens, (flags & ARG_ADD_DV) != 0,
+        store_gradient(sums->v, TILE_KEYS, &tile,
+                       work->dv +
+                           plane(&args->dv, work->window->grid, work->kv_head),
+                       &args->dv, block->v.tokens, (flags & ARG_ADD_DV) != 0,
                        block->wide);
     if (PADDING == 1 && block->has_padding)
-        add_padding(kept->pad_v, sums->v, TILE_KEYS, key_tile,
-                    &block->v.tokens);
+        add_padding(kept->pad_v, sums->v, TILE_KEYS, &tile, &block->v.tokens);
 }
 
-/* And then; dk is a plane. */
-INLINE void finish_dk(key_sums *sums, kept_sums *kept,
-                      const gradient_memory *memory, const backward_args *args,
-                      const gradient_block *block,
-                      const gradient_tile *key_tile, __global storage *dk)
+/* And then. */
+INLINE void finish_dk(key_sums *sums, kept_sums *kept, const key_work *work,
+                      const gradient_block *block, int lane)
 {
+    const backward_args *args = work->args;
+    const gradient_memory *memory = work->memory;
     const uint flags = args->forward.flags;
+    const gradient_tile tile = find_key_tile(block, lane);
     if (VARIANT == COSINE) {
-        l2norm_backward(sums->k, TILE_KEYS, key_tile, &block->k,
+        l2norm_backward(sums->k, TILE_KEYS, &tile, &block->k,
                         memory->k_inverse, (__local float *)memory->k, 0,
                         block->wide);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     if ((flags & ARG_DK) != 0)
-        store_gradient(sums->k, TILE_KEYS, key_tile, dk, &args->dk,
-                       block->k.tokens, (flags & ARG_ADD_DK) != 0,
+        store_gradient(sums->k, TILE_KEYS, &tile,
+                       work->dk +
+                           plane(&args->dk, work->window->grid, work->kv_head),
+                       &args->dk, block->k.tokens, (flags & ARG_ADD_DK) != 0,
                        block->wide);
     if (PADDING == 1 && block->has_padding)
-        add_padding(kept->pad_k, sums->k, TILE_KEYS, key_tile,
-                    &block->k.tokens);
+        add_padding(kept->pad_k, sums->k, TILE_KEYS, &tile, &block->k.tokens);
 }
 
-/* A work-group's part of a window. */
-typedef struct key_work {
-    const backward_args *args;
-    const key_tensors *of;
-    const gradient_memory *memory;
-    const window_coord *window;
-    int has_scale, is_first; /* it sums d_logit_scale; in any launch */
-} key_work;
-
-/* What the rows of a work tile add; dQ of these. dv is a plane. */
+/* What the rows of a work tile add; dQ of these. */
 INLINE void add_rows(key_sums *sums, kept_sums *kept, const key_work *work,
-                     gradient_block *at, work_tile u,
-                     const score_bias_view *score_bias, __global storage *dv,
-                     int lane)
+                     gradient_block *at, int lane)
 {
     const backward_args *args = work->args;
-    const forward_args *forward = &args->forward;
-    const key_tensors *of = work->of;
     const gradient_memory *memory = work->memory;
-    const uint flags = forward->flags, queries = QUERIES(forward);
+    const uint flags = args->forward.flags;
     const tile_coord coord = find_tile(lane);
     const gradient_tile key_tile = find_key_tile(at, lane);
-    __global const float *statistics =
-        of->workspace + args->workspace +
-        ((u.window - forward->first_window) * forward->heads + u.head) *
-            (ulong)queries * ROW_NUMBERS;
-    at->scale = HEAD_SCALE(forward, of->logit_scale, u.head);
-    open_rows(at, memory, args, work->window, of, u.head, statistics, lane);
+    score_bias_view score_bias =
+        score_bias_at(work->score_bias, &args->forward, at->of, work->window);
+    score_bias.table = memory->table;
+    score_bias.table_positions = memory->table_positions;
+    open_rows(at, work, lane);
 
     /* 1. P in local memory, dS in registers */
     float tile[SCORE_ROWS][SCORE_COLS];
-    compute_logits(tile, memory, args, score_bias, at, coord, lane);
+    compute_logits(tile, memory, args, &score_bias, at, coord, lane);
     differentiate(tile, memory, args, at, coord,
-                  of->d_lse + plane(&args->d_lse, work->window->grid, u.head),
+                  work->d_lse +
+                      plane(&args->d_lse, work->window->grid, at->of.head),
                   lane);
 
     /* 2. dV */
     add_dv(sums->v, memory, at, &key_tile, (flags & WANTS_DV) != 0, lane);
     if (SINGLE_Q_BLOCK)
-        finish_dv(sums, kept, args, at, &key_tile, dv);
+        finish_dv(sums, kept, work, at, lane);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* 3. dS takes the place of P; dBias, dK, dQ */
     if (coord.owns) {
         store_weights(tile, memory, coord);
-        add_dbias(tile, kept,
-                  of->dbias + (ulong)u.head * queries * KEYS(forward), at,
-                  coord, KEYS(forward), flags, work->is_first);
+        add_dbias(tile, kept, work, at, coord);
     }
     const gradient_tile row_tile = find_row_tile(at, lane);
     float4 sums_q[DIM_STAGES * OUT_ROWS];
     add_dk_dq(sums->k, sums_q, memory, at, &key_tile, &row_tile, flags, lane);
     if (FUSED)
-        store_dq(sums_q, memory, args, at, &row_tile, work->window, of->dq,
-                 u.head);
-    if (VARIANT == COSINE && work->has_scale) {
-        const float along = sum_along(memory, at, statistics, lane);
-        const float more =
-            scale_gradient(forward, of->logit_scale, u.head, along);
-        __global float *partial = of->d_scale + u.head;
-        if (lane == 0)
-            *partial = work->is_first && u.row == 0 ? more : *partial + more;
-    }
+        store_dq(sums_q, work, at, &row_tile);
+    if (VARIANT == COSINE && (flags & ARG_D_LOGIT_SCALE) != 0 &&
+        work->key_block == 0)
+        add_d_scale(work, at, lane);
     if (VARIANT == COSINE)
         barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* After the last window, to the split's partials: */
-/* of the head; */
-INLINE void store_kept_bias(const kept_sums *kept, const backward_args *args,
-                            const gradient_block *block,
-                            __global float *partial, uint keys, int lane)
+/* After the last window, to the split's partials. */
+INLINE void store_kept(const kept_sums *kept, const key_work *work,
+                       const gradient_block *block, int lane)
 {
-    const tile_coord coord = find_tile(lane);
-    if (KEEPS_DBIAS && coord.owns && (args->forward.flags & ARG_DBIAS) != 0)
-        add_bias_partial(kept->dbias, partial, block, coord, keys,
-                         (args->forward.flags & ARG_FIRST_LAUNCH) != 0);
-}
-/* and of the padding, number `at` of splits, blocks of keys and key heads. */
-INLINE void store_kept_pads(const kept_sums *kept,
-                            const gradient_memory *memory,
-                            const backward_args *args,
-                            const gradient_block *block,
-                            __global float *workspace, ulong at, int lane)
-{
-    const uint flags = args->forward.flags;
+    const backward_args *args = work->args;
+    const forward_args *forward = &args->forward;
+    const uint flags = forward->flags, keys = KEYS(forward);
     const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
+    const tile_coord coord = find_tile(lane);
     const gradient_tile key_tile = find_key_tile(block, lane);
+    if (KEEPS_DBIAS && coord.owns && (flags & ARG_DBIAS) != 0)
+        add_bias_partial(kept->dbias,
+                         work->dbias +
+                             (ulong)work->kv_head * QUERIES(forward) * keys,
+                         block, coord, keys, starts);
+    if (PADDING != 1)
+        return;
+    const uint key_blocks = FUSED ? 1 : args->key_blocks;
+    const uint kv_heads = forward->heads / forward->heads_per_kv_head;
+    __global float *pads =
+        work->workspace +
+        (((ulong)work->split * key_blocks + work->key_block) * kv_heads +
+         work->kv_head) *
+            HEAD_DIM;
     barrier(CLK_LOCAL_MEM_FENCE);
     if ((flags & ARG_D_PAD_K) != 0)
-        add_pad_partial(kept->pad_k,
-                        workspace + args->pad_k_partials + at * HEAD_DIM,
-                        &key_tile, memory->k, starts, lane);
+        add_pad_partial(kept->pad_k, pads + args->pad_k_partials, &key_tile,
+                        work->memory->k, starts, lane);
     if ((flags & ARG_D_PAD_V) != 0)
-        add_pad_partial(kept->pad_v,
-                        workspace + args->pad_v_partials + at * HEAD_DIM,
-                        &key_tile, memory->k, starts, lane);
+        add_pad_partial(kept->pad_v, pads + args->pad_v_partials, &key_tile,
+                        work->memory->k, starts, lane);
 }
 
 __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
 {
     DECLARE_GRADIENT_MEMORY(memory)
-#if KEYS_HAVE_ALONG
-    __local float alongs[Q_ROWS];
-    __local float team_sums[TEAM];
-    memory.along = alongs;
+    __local float team_sums[ROOM(HAS_ALONG, TEAM)];
     memory.team_sums = team_sums;
-#endif
     const forward_args *forward = &args.forward;
-    const uint flags = forward->flags;
     const uint queries = QUERIES(forward), keys = KEYS(forward);
     const uint heads_each = forward->heads_per_kv_head;
     const uint kv_heads = forward->heads / heads_each;
-    const uint row_blocks = (queries + BLOCK_ROWS - 1) / BLOCK_ROWS;
-    const uint steps = SINGLE_Q_BLOCK ? 1 : heads_each * row_blocks;
+    const uint steps =
+        SINGLE_Q_BLOCK ? 1 : heads_each * CEIL_DIV(queries, BLOCK_ROWS);
     const uint index = (uint)get_group_id(0);
     const uint key_blocks = FUSED ? 1 : args.key_blocks;
-    const uint key_block = index % key_blocks;
     const uint kv_head = index / key_blocks % kv_heads;
     const uint split = index / key_blocks / kv_heads;
     int lane = (int)get_local_id(0);
-    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
-    const key_tensors of = {
-        .q = q,
-        .k = k,
-        .v = v,
-        .d_o = d_o,
-        .pad_k = PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head),
-        .pad_v = PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head),
-        .d_lse = d_lse,
-        .logit_scale = LOGIT_SCALE,
-        .dq = dq,
-        .workspace = workspace,
-        .dbias = workspace + args.bias_partials +
-                 (ulong)split * forward->heads * queries * keys,
-        .d_scale =
-            workspace + args.scale_partials + (ulong)split * forward->heads};
-    gradient_block at = start_block(forward, key_block, queries, keys);
-    clear_weights(&memory, lane);
-#if KEEPS_TABLE
-    keep_table(&memory, forward, bias, kv_head, lane);
-#endif
+    const score_bias_tensors score_bias = SCORE_BIAS_TENSORS;
+    const gradient_tensors tensors = GRADIENT_TENSORS(args, kv_head);
+    key_work work = {.args = &args,
+                     .memory = &memory,
+                     .of = &tensors,
+                     .score_bias = &score_bias,
+                     .d_lse = d_lse,
+                     .dq = dq,
+                     .dk = dk,
+                     .dv = dv,
+                     .workspace = workspace,
+                     .dbias = workspace + args.bias_partials +
+                              (ulong)split * forward->heads * queries * keys,
+                     .d_scale = workspace + args.scale_partials +
+                                (ulong)split * forward->heads,
+                     .split = split,
+                     .kv_head = kv_head,
+                     .key_block = index % key_blocks};
+    gradient_block at;
     kept_sums kept;
+    start_block(&at, forward, work.key_block);
     clear_kept(&kept);
+    clear_weights(&memory, lane);
+    if (KEEPS_TABLE)
+        keep_table(&memory, forward, score_bias.bias, kv_head, lane);
 
     for (ulong w = split; w < forward->windows; w += forward->splits) {
         HIDE_FROM_OPTIMIZER(lane);
-        const gradient_tile key_tile = find_key_tile(&at, lane);
-        work_tile u;
-        u.window = forward->first_window + w;
-        const window_coord window = locate_window(&forward->grid, u.window);
-        open_keys(&at, &memory, forward, &window, &of, kv_head, lane);
-        __global storage *to_dk = dk + plane(&args.dk, window.grid, kv_head);
-        __global storage *to_dv = dv + plane(&args.dv, window.grid, kv_head);
-        const key_work work = {.args = &args,
-                               .of = &of,
-                               .memory = &memory,
-                               .window = &window,
-                               .has_scale = (flags & ARG_D_LOGIT_SCALE) != 0 &&
-                                            key_block == 0,
-                               .is_first = (flags & ARG_FIRST_LAUNCH) != 0 &&
-                                           w < forward->splits};
+        at.of.window = forward->first_window + w;
+        const window_coord window =
+            locate_window(&forward->grid, at.of.window);
         key_sums sums;
+        work.window = &window;
+        work.is_first = (forward->flags & ARG_FIRST_LAUNCH) != 0 && w == split;
         clear_sums(&sums);
-
-        for (uint step = 0; step < steps; step++) {
-            u.head = kv_head * heads_each +
-                     (SINGLE_Q_BLOCK ? 0 : step / row_blocks);
-            u.row = SINGLE_Q_BLOCK ? 0 : step % row_blocks * BLOCK_ROWS;
-            at.first_row = u.row;
-            at.row_count = (int)min(queries - u.row, (uint)BLOCK_ROWS);
-            if (!sees_block(&at, forward))
-                continue; /* all of the team do */
-            score_bias_view score_bias =
-                score_bias_at(&tensors, forward, u, &window);
-#if KEEPS_TABLE
-            score_bias.table = memory.table;
-            score_bias.table_positions = memory.table_positions;
-#endif
-            add_rows(&sums, &kept, &work, &at, u, &score_bias, to_dv, lane);
-        }
-
+        open_keys(&at, &work, lane);
+        for (uint step = 0; step < steps; step++)
+            if (find_rows(&at, forward, kv_head * heads_each, step))
+                add_rows(&sums, &kept, &work, &at, lane);
         if (!SINGLE_Q_BLOCK)
-            finish_dv(&sums, &kept, &args, &at, &key_tile, to_dv);
-        finish_dk(&sums, &kept, &memory, &args, &at, &key_tile, to_dk);
+            finish_dv(&sums, &kept, &work, &at, lane);
+        finish_dk(&sums, &kept, &work, &at, lane);
     }
-    store_kept_bias(&kept, &args, &at,
-                    of.dbias + (ulong)kv_head * queries * keys, keys, lane);
-    if (PADDING == 1)
-        store_kept_pads(&kept, &memory, &args, &at, workspace,
-                        ((ulong)split * key_blocks + key_block) * kv_heads +
-                            kv_head,
-                        lane);
+    store_kept(&kept, &work, &at, lane);
 }

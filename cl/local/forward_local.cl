@@ -76,7 +76,7 @@ typedef struct team_memory {
 /* A team's work tile. */
 typedef struct team_work_tile {
     token_rows q, k, v;
-    uint first_row;
+    work_tile of;
     int row_count;
     int hides_keys; /* tokens of the padding are among them, and hidden */
     float scale;    /* of the logits */
@@ -116,9 +116,9 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
         /* Rows and keys past the last take the last one's score bias. */
         int rows[SCORE_ROWS], keys[SCORE_COLS];
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-            rows[i] = FULL_ROWS ? (int)at->first_row + row + ROW_TILES * i
-                                : (int)at->first_row + min(row + ROW_TILES * i,
-                                                           at->row_count - 1);
+            rows[i] = FULL_ROWS ? (int)at->of.row + row + ROW_TILES * i
+                                : (int)at->of.row + min(row + ROW_TILES * i,
+                                                        at->row_count - 1);
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             keys[j] = FULL_COLS
                           ? (int)range.first + key + col + COL_TILES * j
@@ -137,9 +137,8 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
                 UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
                     if (VARIANT == COSINE)
-                        acc[i][j] *=
-                            memory->q_factor[rows[i] - at->first_row] *
-                            memory->k_factor[keys[j] - range.first];
+                        acc[i][j] *= memory->q_factor[rows[i] - at->of.row] *
+                                     memory->k_factor[keys[j] - range.first];
             if (!SCORE_BIAS_FIRST)
                 add_score_bias(acc, args, score_bias, &at->k.tokens,
                                &at->k.tokens, rows, keys);
@@ -164,19 +163,25 @@ INLINE void compute_logits(const team_memory *memory, const forward_args *args,
                            const team_work_tile *at, key_range range,
                            int is_first, int lane)
 {
-    const int count = (int)range.count;
     /* the cosine variant scales a finished dot product, the others q */
     const float q_factor = VARIANT == COSINE ? 1.0f : at->scale;
+    const staged_rows queries = {
+        &at->q,   at->of.row, at->row_count, Q_ROWS + at->zero,
+        q_factor, 0,          at->wide};
     for (int channel = 0; channel < HEAD_DIM + at->zero; channel += STAGE_DIMS)
         for (int key = 0; key < BLOCK_KEYS + at->zero; key += STAGE_KEYS) {
             const int me = lane + (at->zero & (key + 1));
             const int new_q = key == 0 && (DIM_STAGES > 1 || is_first);
+            const staged_rows keys = {&at->k,
+                                      range.first + key,
+                                      (int)range.count - key,
+                                      COL_TILES * SCORE_COLS + at->zero,
+                                      1.0f,
+                                      0,
+                                      at->wide};
             if (new_q)
-                stage(memory->q, &at->q, at->first_row, at->row_count,
-                      Q_ROWS + at->zero, channel, q_factor, 0, me, at->wide);
-            stage(memory->kv, &at->k, range.first + key, count - key,
-                  COL_TILES * SCORE_COLS + at->zero, channel, 1.0f, 0, me,
-                  at->wide);
+                stage(memory->q, &queries, channel, me);
+            stage(memory->kv, &keys, channel, me);
             barrier(CLK_LOCAL_MEM_FENCE);
             if (VARIANT == COSINE) {
                 if (new_q)
@@ -349,6 +354,20 @@ INLINE void multiply_values(float4 *out, const team_memory *memory,
     }
 }
 
+/* Values of keys from number `key` of the block on. */
+INLINE void stage_values(const team_memory *memory, const team_work_tile *at,
+                         key_range range, int key, int channel, int lane)
+{
+    const staged_rows rows = {&at->v,
+                              range.first + key,
+                              (int)range.count - key,
+                              VALUE_ROWS + at->zero,
+                              1.0f,
+                              0,
+                              at->wide};
+    stage(memory->kv, &rows, channel, lane);
+}
+
 /* sums = rows of O, over a block of keys and those before: stage d of the
  * channels, whose first values are there if d is 0. */
 INLINE void sum_values(float4 *sums, const team_memory *memory,
@@ -364,9 +383,7 @@ INLINE void sum_values(float4 *sums, const team_memory *memory,
     for (int key = 0; key < BLOCK_KEYS + at->zero; key += STAGE_KEYS) {
         if (d > 0 || key > 0) {
             barrier(CLK_LOCAL_MEM_FENCE);
-            stage(memory->kv, &at->v, range.first + key, count - key,
-                  VALUE_ROWS + at->zero, d * STAGE_DIMS, 1.0f, 0, lane,
-                  at->wide);
+            stage_values(memory, at, range, key, d * STAGE_DIMS, lane);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         const int staged = min(count - key, STAGE_KEYS);
@@ -395,7 +412,7 @@ INLINE void store_out(const float4 *out, const team_memory *memory,
         const int r = tile.row + OUT_TILES * i;
         if (r >= at->row_count || channel >= HEAD_DIM)
             continue;
-        const token t = find_token(&args->grid, coord, at->first_row + r);
+        const token t = find_token(&args->grid, coord, at->of.row + r);
         if (!EXISTS(t))
             continue;
         const float sum = total(memory, r);
@@ -410,7 +427,7 @@ INLINE void store_lse(const team_memory *memory, const forward_args *args,
 {
     for (int done = 0; done < at->row_count; done += TEAM) {
         const int r = done + lane;
-        const token t = find_token(&args->grid, coord, at->first_row + r);
+        const token t = find_token(&args->grid, coord, at->of.row + r);
         if (r < at->row_count && EXISTS(t))
             lse[token_offset(&args->lse, &t)] =
                 memory->row_max[r] + log(total(memory, r));
@@ -455,7 +472,7 @@ INLINE void compute(const team_memory *memory, const forward_args *args,
         clear_sums(out, memory, lane);
 
     const key_loop loop =
-        loop_over_keys(args, at->first_row, at->first_row + at->row_count);
+        loop_over_keys(args, at->of.row, at->of.row + at->row_count);
     for (uint b = 0; b < loop.blocks; b++) {
         const key_range range = loop_block(args, &loop, b);
 
@@ -463,9 +480,8 @@ INLINE void compute(const team_memory *memory, const forward_args *args,
         compute_logits(memory, args, score_bias, at, range, b == 0, lane);
 
         /* 2.; the first values travel meanwhile */
-        stage(memory->kv, &at->v, range.first, (int)range.count,
-              VALUE_ROWS + at->zero, 0, 1.0f, 0, lane, at->wide);
-        exponentiate(memory, args, at->first_row, at->row_count, range, lane);
+        stage_values(memory, at, range, 0, 0, lane);
+        exponentiate(memory, args, at->of.row, at->row_count, range, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
 
         /* 3. */
@@ -499,39 +515,17 @@ forward_local(FORWARD_PARAMETERS)
     __local float4 score_tiles[TEAMS][SCORE_QUADS];
     __local float row_maxima[TEAMS][BLOCK_ROWS];
     __local float row_sums[TEAMS][ROW_PARTS];
-#if HAS_RESCALES
-    __local float row_rescales[TEAMS][BLOCK_ROWS];
-#endif
-#if HAS_PART_MAXIMA
-    __local float part_maxima[TEAMS][ROW_PARTS];
-#endif
-#if HAS_FACTORS
-    __local float q_factors[TEAMS][BLOCK_ROWS];
-    __local float k_factors[TEAMS][BLOCK_KEYS];
-#endif
-#if SUB_GROUP && TEAMS == 1
-    const int team = 0; /* so that addresses are constants */
-#else
-    const int team = (int)get_local_id(0) / TEAM;
-#endif
+    __local float part_maxima[TEAMS][ROOM(HAS_PART_MAXIMA, ROW_PARTS)];
+    __local float row_rescales[TEAMS][ROOM(HAS_RESCALES, BLOCK_ROWS)];
+    __local float q_factors[TEAMS][ROOM(HAS_FACTORS, BLOCK_ROWS)];
+    __local float k_factors[TEAMS][ROOM(HAS_FACTORS, BLOCK_KEYS)];
+    /* of Intel's one team addresses are constants */
+    const int team = SUB_GROUP ? 0 : (int)get_local_id(0) / TEAM;
     const int lane = (int)get_local_id(0) % TEAM;
     const team_memory memory = {
-        .q = q_tiles[team],
-        .kv = kv_tiles[team],
-        .scores = score_tiles[team],
-        .row_max = row_maxima[team],
-        .row_sum = row_sums[team],
-#if HAS_RESCALES
-        .row_rescale = row_rescales[team],
-#endif
-#if HAS_PART_MAXIMA
-        .part_max = part_maxima[team],
-#endif
-#if HAS_FACTORS
-        .q_factor = q_factors[team],
-        .k_factor = k_factors[team],
-#endif
-    };
+        q_tiles[team],      kv_tiles[team],  score_tiles[team],
+        row_maxima[team],   row_sums[team],  part_maxima[team],
+        row_rescales[team], q_factors[team], k_factors[team]};
 
     /* A team past the last work tile computes that one again, unstored. */
     const uint index = (uint)get_group_id(0) * TEAMS + team;
@@ -549,7 +543,7 @@ forward_local(FORWARD_PARAMETERS)
               PAD_ROW(args, pad_k, ARG_PAD_K, kv_head)},
         .v = {v + plane(&args.v, coord.grid, kv_head), &args.v, tokens,
               PAD_ROW(args, pad_v, ARG_PAD_V, kv_head)},
-        .first_row = u.row,
+        .of = u,
         .row_count = (int)(row_end - u.row),
         .hides_keys = PADDING == 2 && holds_padding(&args.grid, &coord),
         .scale = HEAD_SCALE(&args, logit_scale, u.head),

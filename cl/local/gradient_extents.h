@@ -24,9 +24,9 @@
  * local memory. */
 #define LISTS_TOKENS GRID
 #define TOKEN_BYTES 16 /* of a kept_token */
-/* A head's table of biases. */
+/* A head's table of biases, where a block has all queries and keys. */
 #define TABLE_ENTRIES (2 * TABLE_CENTER + 1)
-#define TABLE_TOKENS LARGER(NQ, NK)
+#define TABLE_TOKENS LARGER(BLOCK_ROWS, BLOCK_KEYS)
 
 /* With numbers that tiles of logits hand to their rows, and rows whose tokens
  * are listed apart from those of keys. */

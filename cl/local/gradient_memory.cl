@@ -15,6 +15,7 @@
  *
  *   STAGES_TILES  1: it calls stage_tiles
  *   KEPT_ROWS     rows whose tokens it lists apart from those of keys
+ *   HAS_ALONG     1: it sums q^ . dq^ of rows
  *   PART_COUNT    numbers that tiles of logits hand to their rows */
 
 #define SCALES_ROWS (VARIANT == COSINE)
@@ -62,68 +63,38 @@ typedef struct gradient_memory {
     __local int *table_positions;   /* [TABLE_TOKENS] */
 } gradient_memory;
 
-#if HAS_INVERSES
-#define DECLARE_INVERSES                                                      \
-    __local float q_inverses[Q_ROWS];                                         \
-    __local float k_inverses[KV_ROWS];
-#define SET_INVERSES(memory)                                                  \
-    (memory).q_inverse = q_inverses;                                          \
-    (memory).k_inverse = k_inverses;
-#else
-#define DECLARE_INVERSES
-#define SET_INVERSES(memory)
-#endif
-#if PART_COUNT > 0
-#define DECLARE_PARTS __local float parts[PART_COUNT];
-#define SET_PARTS(memory) (memory).parts = parts;
-#else
-#define DECLARE_PARTS
-#define SET_PARTS(memory)
-#endif
-#if LISTS_TOKENS
-#define DECLARE_TOKENS __local kept_token kept_tokens[KEPT_ROWS + BLOCK_KEYS];
-#define SET_TOKENS(memory)                                                    \
-    (memory).row_tokens = kept_tokens;                                        \
-    (memory).key_tokens = kept_tokens + KEPT_ROWS;
-#else
-#define DECLARE_TOKENS
-#define SET_TOKENS(memory)
-#endif
-#if KEEPS_TABLE
-#define DECLARE_TABLE                                                         \
-    __local float table[TABLE_ENTRIES];                                       \
-    __local int table_positions[TABLE_TOKENS];
-#define SET_TABLE(memory)                                                     \
-    (memory).table = table;                                                   \
-    (memory).table_positions = table_positions;
-#else
-#define DECLARE_TABLE
-#define SET_TABLE(memory)
-#endif
 /* Declares `name` and its arrays, in a kernel. */
 #define DECLARE_GRADIENT_MEMORY(name)                                         \
     __local float4 row_tiles[TILE_COPIES][Q_QUADS];                           \
     __local float4 col_tiles[TILE_COPIES][KV_QUADS];                          \
     __local float4 weight_tile[WEIGHT_QUADS];                                 \
-    DECLARE_PARTS                                                             \
+    __local float parts[ROOM(PART_COUNT > 0, PART_COUNT)];                    \
     __local float row_maxima[Q_ROWS];                                         \
     __local float row_sums[Q_ROWS];                                           \
     __local float row_deltas[Q_ROWS];                                         \
-    DECLARE_INVERSES                                                          \
-    DECLARE_TOKENS                                                            \
-    DECLARE_TABLE                                                             \
+    __local float q_inverses[ROOM(HAS_INVERSES, Q_ROWS)];                     \
+    __local float k_inverses[ROOM(HAS_INVERSES, KV_ROWS)];                    \
+    __local float alongs[ROOM(HAS_ALONG, Q_ROWS)];                            \
+    __local kept_token kept_rows[ROOM(LISTS_TOKENS && KEPT_ROWS, KEPT_ROWS)]; \
+    __local kept_token kept_keys[ROOM(LISTS_TOKENS, BLOCK_KEYS)];             \
+    __local float kept_table[ROOM(KEEPS_TABLE, TABLE_ENTRIES)];               \
+    __local int kept_positions[ROOM(KEEPS_TABLE, TABLE_TOKENS)];              \
     gradient_memory name = {.q = row_tiles[0],                                \
                             .d_o = row_tiles[TILE_COPIES - 1],                \
                             .k = col_tiles[0],                                \
                             .v = col_tiles[TILE_COPIES - 1],                  \
                             .weights = weight_tile,                           \
+                            .parts = parts,                                   \
                             .row_max = row_maxima,                            \
                             .row_sum = row_sums,                              \
-                            .row_delta = row_deltas};                         \
-    SET_PARTS(name)                                                           \
-    SET_INVERSES(name)                                                        \
-    SET_TOKENS(name)                                                          \
-    SET_TABLE(name)
+                            .row_delta = row_deltas,                          \
+                            .q_inverse = q_inverses,                          \
+                            .k_inverse = k_inverses,                          \
+                            .along = alongs,                                  \
+                            .row_tokens = kept_rows,                          \
+                            .key_tokens = kept_keys,                          \
+                            .table = kept_table,                              \
+                            .table_positions = kept_positions};
 
 /* Tokens first .. first + count of a window. Where the team keeps them it
  * finds them here, with barriers before and after: its work-items may still be
@@ -133,17 +104,17 @@ INLINE token_list list_tokens(__local kept_token *kept,
                               const window_coord *coord, uint first, int count,
                               int lane)
 {
-#if LISTS_TOKENS
+    /* what loops carry keeps NVIDIA's arguments in memory */
+    const token_list tokens = {LISTS_TOKENS ? 0 : grid,
+                               LISTS_TOKENS ? 0 : coord, kept, first};
+    if (!LISTS_TOKENS)
+        return tokens;
     HIDE_FROM_OPTIMIZER(lane);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int done = 0; done < count; done += TEAM)
         if (done + lane < count)
             kept[done + lane] = keep_token(grid, coord, first + done + lane);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const token_list tokens = {kept, first};
-#else
-    const token_list tokens = {grid, coord};
-#endif
     return tokens;
 }
 
@@ -151,42 +122,105 @@ INLINE token_list list_tokens(__local kept_token *kept,
 typedef struct gradient_block {
     token_rows q, k, v, d_o;
     int has_padding; /* the window */
-    uint first_row;
+    work_tile of;    /* whose rows these are */
     int row_count;
     key_range keys;
     float scale; /* of the logits */
     int wide;
 } gradient_block;
 
+/* A launch's tensors, and of a key head the rows of the padding. */
+typedef struct gradient_tensors {
+    __global const storage *q, *k, *v, *d_o;
+    __global const storage *pad_k, *pad_v;
+    __global const float *logit_scale;
+} gradient_tensors;
+#define GRADIENT_TENSORS(args, kv_head)                                       \
+    {                                                                         \
+        q, k, v, d_o, PAD_ROW((args).forward, pad_k, ARG_PAD_K, kv_head),     \
+            PAD_ROW((args).forward, pad_v, ARG_PAD_V, kv_head), LOGIT_SCALE   \
+    }
+
+/* The rows of a tensor that has no padding. Returned, since NVIDIA's compiler
+ * keeps gradient_block in memory if it is filled from a local struct here. */
+INLINE token_rows rows_of(__global const storage *tensor,
+                          const tensor_layout *layout, ulong grid, uint head,
+                          token_list tokens)
+{
+    const token_rows rows = {tensor + plane(layout, grid, head), layout,
+                             tokens, 0};
+    return rows;
+}
+
+/* Takes a window's rows, of the head block->of.head, */
+INLINE void take_rows(gradient_block *block, const gradient_tensors *of,
+                      const backward_args *args, ulong grid, token_list tokens)
+{
+    const uint head = block->of.head;
+    block->q = rows_of(of->q, &args->forward.q, grid, head, tokens);
+    block->d_o = rows_of(of->d_o, &args->d_o, grid, head, tokens);
+    block->scale = HEAD_SCALE(&args->forward, of->logit_scale, head);
+}
+/* and its keys. */
+INLINE void take_keys(gradient_block *block, const gradient_tensors *of,
+                      const forward_args *forward, ulong grid, uint kv_head,
+                      token_list tokens)
+{
+    block->k = rows_of(of->k, &forward->k, grid, kv_head, tokens);
+    block->v = rows_of(of->v, &forward->v, grid, kv_head, tokens);
+    block->k.pad = of->pad_k;
+    block->v.pad = of->pad_v;
+}
+
+/* How rows of q or d_o, and of k or v, come to local memory. */
+INLINE staged_rows staged_queries(const gradient_block *block,
+                                  const token_rows *matrix)
+{
+    const staged_rows rows = {
+        matrix, block->of.row, block->row_count, Q_ROWS, 1.0f, 0, block->wide};
+    return rows;
+}
+INLINE staged_rows staged_keys(const gradient_block *block,
+                               const token_rows *matrix)
+{
+    const staged_rows rows = {
+        matrix, block->keys.first, (int)block->keys.count, KV_ROWS, 1.0f,
+        0,      block->wide};
+    return rows;
+}
+
 /* scale Q, or the same of its rows divided by their norms; norms themselves
  * need Q as it is */
 INLINE void stage_q(const gradient_memory *memory, const gradient_block *block,
                     int channel, __local const float *inverses, int lane)
 {
-    const float factor = VARIANT != COSINE || inverses ? block->scale : 1.0f;
-    stage(memory->q, &block->q, block->first_row, block->row_count, Q_ROWS,
-          channel, factor, inverses, lane, block->wide);
+    staged_rows rows = staged_queries(block, &block->q);
+    if (VARIANT != COSINE || inverses)
+        rows.factor = block->scale;
+    rows.factors = inverses;
+    stage(memory->q, &rows, channel, lane);
 }
 
 INLINE void stage_d_o(const gradient_memory *memory,
                       const gradient_block *block, int channel, int lane)
 {
-    stage(memory->d_o, &block->d_o, block->first_row, block->row_count, Q_ROWS,
-          channel, 1.0f, 0, lane, block->wide);
+    const staged_rows rows = staged_queries(block, &block->d_o);
+    stage(memory->d_o, &rows, channel, lane);
 }
 
 INLINE void stage_k(const gradient_memory *memory, const gradient_block *block,
                     int channel, __local const float *inverses, int lane)
 {
-    stage(memory->k, &block->k, block->keys.first, (int)block->keys.count,
-          KV_ROWS, channel, 1.0f, inverses, lane, block->wide);
+    staged_rows rows = staged_keys(block, &block->k);
+    rows.factors = inverses;
+    stage(memory->k, &rows, channel, lane);
 }
 
 INLINE void stage_v(const gradient_memory *memory, const gradient_block *block,
                     int channel, int lane)
 {
-    stage(memory->v, &block->v, block->keys.first, (int)block->keys.count,
-          KV_ROWS, channel, 1.0f, 0, lane, block->wide);
+    const staged_rows rows = staged_keys(block, &block->v);
+    stage(memory->v, &rows, channel, lane);
 }
 
 /* All four; loads of all of them are under way at once. */
@@ -195,24 +229,27 @@ INLINE void stage_tiles(const gradient_memory *memory,
 {
 #if WIDE && LOADS_AHEAD > 1
     if (block->wide) {
+        staged_rows q_rows = staged_queries(block, &block->q);
+        const staged_rows d_o_rows = staged_queries(block, &block->d_o);
+        const staged_rows k_rows = staged_keys(block, &block->k);
+        const staged_rows v_rows = staged_keys(block, &block->v);
         const int own_row = STAGE_ROW(lane), c = STAGE_COLUMN(lane);
         const int most = LARGER(Q_ROWS, KV_ROWS);
-        const int row_count = block->row_count;
-        const int key_count = (int)block->keys.count;
+        q_rows.factor = block->scale;
         if (own_row >= STAGE_DOWN)
             return;
         for (int done = 0; done < most; done += LOADS_AHEAD * STAGE_DOWN) {
             wide_quads q[LOADS_AHEAD], k[LOADS_AHEAD], v[LOADS_AHEAD],
                 d_o[LOADS_AHEAD];
             const int row = done + own_row;
-            load_rows(k, &block->k, block->keys.first, row, key_count, c);
-            load_rows(v, &block->v, block->keys.first, row, key_count, c);
-            load_rows(q, &block->q, block->first_row, row, row_count, c);
-            load_rows(d_o, &block->d_o, block->first_row, row, row_count, c);
-            store_rows(k, memory->k, row, KV_ROWS, c, 1.0f, 0);
-            store_rows(v, memory->v, row, KV_ROWS, c, 1.0f, 0);
-            store_rows(q, memory->q, row, Q_ROWS, c, block->scale, 0);
-            store_rows(d_o, memory->d_o, row, Q_ROWS, c, 1.0f, 0);
+            load_rows(k, &k_rows, row, c);
+            load_rows(v, &v_rows, row, c);
+            load_rows(q, &q_rows, row, c);
+            load_rows(d_o, &d_o_rows, row, c);
+            store_rows(k, memory->k, &k_rows, row, c);
+            store_rows(v, memory->v, &v_rows, row, c);
+            store_rows(q, memory->q, &q_rows, row, c);
+            store_rows(d_o, memory->d_o, &d_o_rows, row, c);
         }
         return;
     }
@@ -221,6 +258,17 @@ INLINE void stage_tiles(const gradient_memory *memory,
     stage_v(memory, block, 0, lane);
     stage_q(memory, block, 0, 0, lane);
     stage_d_o(memory, block, 0, lane);
+}
+
+/* Where numbers of a head's rows are, between kernels. */
+INLINE __global float *statistics_of(__global float *workspace,
+                                     const backward_args *args, work_tile of)
+{
+    const forward_args *forward = &args->forward;
+    const ulong window = of.window - forward->first_window;
+    return workspace + args->workspace +
+           (window * forward->heads + of.head) * (ulong)QUERIES(forward) *
+               ROW_NUMBERS;
 }
 
 /* What the kernel before left of the rows. */
@@ -233,7 +281,7 @@ INLINE void load_statistics(const gradient_memory *memory,
         if (r >= Q_ROWS)
             continue;
         __global const float *row =
-            statistics + (block->first_row + r) * ROW_NUMBERS;
+            statistics + (block->of.row + r) * ROW_NUMBERS;
         const int exists = r < block->row_count;
         memory->row_max[r] = exists ? row[ROW_MAX] : 0.0f;
         memory->row_sum[r] = exists ? row[ROW_FACTOR] : 0.0f;
@@ -249,7 +297,6 @@ INLINE void clear_weights(const gradient_memory *memory, int lane)
             memory->weights[done + lane] = (float4)(0.0f);
 }
 
-#if KEEPS_TABLE
 /* A head's table of biases; ends with a barrier. */
 INLINE void keep_table(const gradient_memory *memory, const forward_args *args,
                        __global const bias_storage *bias, uint head, int lane)
@@ -261,4 +308,3 @@ INLINE void keep_table(const gradient_memory *memory, const forward_args *args,
         memory->table_positions[i] = table_position(i);
     barrier(CLK_LOCAL_MEM_FENCE);
 }
-#endif

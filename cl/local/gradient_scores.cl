@@ -107,7 +107,7 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
     int rows[SCORE_ROWS], keys[SCORE_COLS];
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         rows[i] =
-            (int)block->first_row +
+            (int)block->of.row +
             (FULL_ROWS ? coord.row + ROW_TILES * i
                        : min(coord.row + ROW_TILES * i, block->row_count - 1));
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
@@ -317,6 +317,15 @@ INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
     }
 }
 
+/* d_lse of a token of the plane, 0 where there is none. */
+INLINE float d_lse_of(const backward_args *args, __global const float *d_lse,
+                      const token *t)
+{
+    return (args->forward.flags & ARG_D_LSE) != 0 && EXISTS(*t)
+               ? d_lse[token_offset(&args->d_lse, t)]
+               : 0.0f;
+}
+
 /* After the last block of keys: row_delta is done and row_sum becomes its
  * inverse, by the work-items that had the rows before. */
 INLINE void finish_statistics(const gradient_memory *memory,
@@ -331,10 +340,9 @@ INLINE void finish_statistics(const gradient_memory *memory,
         const float sum = memory->row_sum[r];
         const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
         float delta = memory->row_delta[r] * inverse;
-        if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count) {
-            const token t = token_of(&block->q.tokens, block->first_row + r);
-            if (EXISTS(t))
-                delta -= d_lse[token_offset(&args->d_lse, &t)];
+        if (r < block->row_count) {
+            const token t = token_of(&block->q.tokens, block->of.row + r);
+            delta -= d_lse_of(args, d_lse, &t);
         }
         memory->row_sum[r] = inverse;
         memory->row_delta[r] = delta;

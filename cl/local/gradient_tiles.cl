@@ -65,7 +65,7 @@ INLINE gradient_tile find_row_tile(const gradient_block *block, int lane)
                                 .step = OUT_TILES,
                                 .quad = lane % STAGE_QUADS,
                                 .row_count = block->row_count,
-                                .first_row = block->first_row};
+                                .first_row = block->of.row};
     return tile;
 }
 

@@ -13,10 +13,22 @@
 #define NARROW_FOR for
 #endif
 
+/* Rows of a matrix on their way to local memory, as fp32: those from `first`
+ * on, of which `count` exist and become `rows`, filled up with zeros. */
+typedef struct staged_rows {
+    const token_rows *matrix;
+    uint first;
+    int count, rows;
+    float factor;                 /* of all, */
+    __local const float *factors; /* where given, of each, too */
+    int wide;
+} staged_rows;
+
 /* What a staged row is multiplied by. */
-INLINE float row_factor(float factor, __local const float *factors, int row)
+INLINE float row_factor(const staged_rows *from, int row)
 {
-    return SCALES_ROWS && factors ? factors[row] * factor : factor;
+    return SCALES_ROWS && from->factors ? from->factors[row] * from->factor
+                                        : from->factor;
 }
 
 /* An aligned access to global memory, and the same elements as fp32. */
@@ -40,24 +52,24 @@ INLINE void store_staged(float4 x, __local float4 *to) { to[0] = x; }
 #define STAGE_DOWN (TEAM / STAGE_ACROSS)
 #define STAGE_ROW(lane) ((lane) / STAGE_ACROSS)
 #define STAGE_COLUMN(lane) ((lane) % STAGE_ACROSS * WIDE)
-#endif
 
-#if WIDE && LOADS_AHEAD > 1
-/* x[i] = row `row` + STAGE_DOWN * i of a matrix, counted from `first`, zeros
- * from `count` on; one access, at `channel`. */
-INLINE void load_rows(wide_quads x[LOADS_AHEAD], const token_rows *matrix,
-                      uint first, int row, int count, int channel)
+/* x[i] = row `row` + STAGE_DOWN * i; one access, at `channel`. */
+INLINE void load_rows(wide_quads x[LOADS_AHEAD], const staged_rows *rows,
+                      int row, int channel)
 {
-    const int exists =
-        HEAD_DIM % STAGE_DIMS == 0 || channel < HEAD_DIM ? count : 0;
+    const token_rows *matrix = rows->matrix;
+    const int exist = HEAD_DIM % STAGE_DIMS == 0 || channel < HEAD_DIM
+                          ? min(rows->count, rows->rows)
+                          : 0;
     __global const storage *from =
-        matrix->plane + (ulong)(first + row) * matrix->layout->row + channel;
+        matrix->plane + (ulong)(rows->first + row) * matrix->layout->row +
+        channel;
     UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
         const int r = row + STAGE_DOWN * i;
         x[i] = 0.0f;
-        if (r < exists) {
+        if (r < exist) {
             if (GRID) {
-                const token t = token_of(&matrix->tokens, first + r);
+                const token t = token_of(&matrix->tokens, rows->first + r);
                 from = channels_of(matrix, &t, channel, 1);
             }
             if (!ARE_ZEROS(from))
@@ -67,57 +79,52 @@ INLINE void load_rows(wide_quads x[LOADS_AHEAD], const token_rows *matrix,
     }
 }
 
-/* What load_rows left, to the same rows of `tile`, which has `rows` of them.
- */
+/* What load_rows left, to the same rows of `tile`. */
 INLINE void store_rows(const wide_quads x[LOADS_AHEAD], __local float4 *tile,
-                       int row, int rows, int column, float factor,
-                       __local const float *factors)
+                       const staged_rows *rows, int row, int column)
 {
     tile += row * DIM_PITCH + column / 4;
     UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
         const int r = row + STAGE_DOWN * i;
-        if (r < rows)
-            store_staged(x[i] * row_factor(factor, factors, r),
+        if (r < rows->rows)
+            store_staged(x[i] * row_factor(rows, r),
                          tile + STAGE_DOWN * i * DIM_PITCH);
     }
 }
-#endif
 
-#if WIDE
 /* What stage does, in aligned accesses. Work-items without a row leave first:
  * compilers then know which rows of the others exist, and NVIDIA's does not
  * ask for each, so that its loads are under way at once. */
-INLINE void stage_wide(__local float4 *tile, const token_rows *matrix,
-                       uint first, int count, int rows, int channel,
-                       float factor, __local const float *factors, int lane)
+INLINE void stage_wide(__local float4 *tile, const staged_rows *rows,
+                       int channel, int lane)
 {
-    const int own_row = STAGE_ROW(lane), c = STAGE_COLUMN(lane);
+    const int own_row = STAGE_ROW(lane), column = STAGE_COLUMN(lane);
     if (own_row >= STAGE_DOWN)
         return;
 #if LOADS_AHEAD > 1
-    for (int done = 0; done < rows; done += LOADS_AHEAD * STAGE_DOWN) {
+    for (int done = 0; done < rows->rows; done += LOADS_AHEAD * STAGE_DOWN) {
         wide_quads x[LOADS_AHEAD];
-        const int row = done + own_row;
-        load_rows(x, matrix, first, row, min(count, rows), channel + c);
-        store_rows(x, tile, row, rows, c, factor, factors);
+        load_rows(x, rows, done + own_row, channel + column);
+        store_rows(x, tile, rows, done + own_row, column);
     }
 #else
-    __local float4 *to = tile + own_row * DIM_PITCH + c / 4;
+    const token_rows *matrix = rows->matrix;
+    __local float4 *to = tile + own_row * DIM_PITCH + column / 4;
     __global const storage *from =
-        matrix->plane + (ulong)(first + own_row) * matrix->layout->row +
-        (channel + c);
-    const int exists = channel + c < HEAD_DIM ? count : 0;
-    for (int done = 0; done < rows; done += STAGE_DOWN) {
+        matrix->plane + (ulong)(rows->first + own_row) * matrix->layout->row +
+        (channel + column);
+    const int exist = channel + column < HEAD_DIM ? rows->count : 0;
+    for (int done = 0; done < rows->rows; done += STAGE_DOWN) {
         const int r = done + own_row;
-        if (r < rows) {
+        if (r < rows->rows) {
             if (GRID) {
-                const token t = token_of(&matrix->tokens, first + r);
-                from = channels_of(matrix, &t, channel + c, 1);
+                const token t = token_of(&matrix->tokens, rows->first + r);
+                from = channels_of(matrix, &t, channel + column, 1);
             }
-            const wide_quads x = r < exists && !ARE_ZEROS(from)
+            const wide_quads x = r < exist && !ARE_ZEROS(from)
                                      ? load_wide(from)
                                      : (wide_quads)(0.0f);
-            store_staged(x * row_factor(factor, factors, r), to);
+            store_staged(x * row_factor(rows, r), to);
         }
         to += STAGE_DOWN * DIM_PITCH;
         from += (ulong)STAGE_DOWN * matrix->layout->row;
@@ -126,34 +133,31 @@ INLINE void stage_wide(__local float4 *tile, const token_rows *matrix,
 }
 #endif
 
-/* Copies rows first .. first + count of `matrix`, STAGE_DIMS channels from
- * `channel` on, to local memory as fp32 times `factor` and, where given, each
- * row's own of `factors`; zeros fill `rows` rows. */
-INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
-                  int count, int rows, int channel, float factor,
-                  __local const float *factors, int lane, int wide)
+/* Copies STAGE_DIMS channels from `channel` on. */
+INLINE void stage(__local float4 *tile, const staged_rows *rows, int channel,
+                  int lane)
 {
     HIDE_FROM_OPTIMIZER(lane);
 #if WIDE
-    if (wide) {
-        stage_wide(tile, matrix, first, count, rows, channel, factor, factors,
-                   lane);
+    if (rows->wide) {
+        stage_wide(tile, rows, channel, lane);
         return;
     }
 #endif
+    const token_rows *matrix = rows->matrix;
     __local float *scalars = (__local float *)tile;
-    NARROW_FOR (int done = 0; done < rows * STAGE_DIMS; done += TEAM) {
+    NARROW_FOR (int done = 0; done < rows->rows * STAGE_DIMS; done += TEAM) {
         const int r = (done + lane) / STAGE_DIMS;
         const int c = (done + lane) % STAGE_DIMS;
         float x = 0.0f;
-        if (r < count && channel + c < HEAD_DIM) {
-            const token t = token_of(&matrix->tokens, first + r);
+        if (r < rows->count && channel + c < HEAD_DIM) {
+            const token t = token_of(&matrix->tokens, rows->first + r);
             __global const storage *from =
                 channels_of(matrix, &t, channel + c, matrix->layout->column);
             if (!ARE_ZEROS(from))
-                x = LOAD(from, 0) * row_factor(factor, factors, r);
+                x = LOAD(from, 0) * row_factor(rows, r);
         }
-        if (r < rows)
+        if (r < rows->rows)
             scalars[r * DIM_PITCH * 4 + c] = x;
     }
 }

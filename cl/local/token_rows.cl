@@ -17,13 +17,10 @@
 
 /* The tokens of a window. */
 typedef struct token_list {
-#if LISTS_TOKENS
-    __local const kept_token *kept; /* from `first` on */
-    uint first;
-#else
     const grid_layout *grid;
     const window_coord *coord;
-#endif
+    __local const kept_token *kept; /* LISTS_TOKENS: from `first` on */
+    uint first;
 } token_list;
 
 /* And a tensor's channels of them, of one head. */
@@ -34,22 +31,17 @@ typedef struct token_rows {
     __global const storage *pad; /* those of the padding; 0: zeros */
 } token_rows;
 
-#if LISTS_TOKENS
 /* int, so that compilers see how far rows are apart */
 INLINE kept_token kept_of(const token_list *tokens, uint row)
 {
     return tokens->kept[(int)row - (int)tokens->first];
 }
-#endif
 
 /* Of a row that the list holds. */
 INLINE token token_of(const token_list *tokens, uint row)
 {
-#if LISTS_TOKENS
-    return recall_token(kept_of(tokens, row));
-#else
-    return find_token(tokens->grid, tokens->coord, row);
-#endif
+    return LISTS_TOKENS ? recall_token(kept_of(tokens, row))
+                        : find_token(tokens->grid, tokens->coord, row);
 }
 
 /* Where the channels of a token are, from `channel` on; 0 if they are zeros.

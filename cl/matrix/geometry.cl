@@ -173,8 +173,6 @@ REQUIRE(ROW_PLANES)
 /* Is value i of a tile of scores one of these? */
 #define HAS_KEY(tile, i)                                                      \
     (BLOCK_N % TILE_N == 0 || (i) / C_ELEMENTS * KEY_SIDE < KEY_PART(tile))
-/* An array that a program has no use for has one element. */
-#define ROOM(is_used, count) ((is_used) ? (count) : 1)
 
 /* Subtiles that are not alike must be unrolled for these to be constants, and
  * all must be where the score bias is in registers. */

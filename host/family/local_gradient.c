@@ -75,7 +75,6 @@ uint64_t wa_gradient_local_bytes(const wa_problem *problem,
 {
     const uint64_t VARIANT = problem->variant;
     const uint64_t GRID = problem->grid.used;
-    const uint64_t NQ = problem->queries, NK = problem->keys;
     const uint64_t TABLE_CENTER = problem->table.center;
     const uint64_t BLOCK_ROWS = s->block_rows, BLOCK_KEYS = s->block_keys;
     const uint64_t TEAM = s->team, STAGE_DIMS = s->stage_dims;
