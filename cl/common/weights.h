@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How a product of a query and a key becomes a weight, for all tiers
- * (`keep` is asked by cpu/ and, forward, by matrix/):
+ * How a product of a query and a key becomes a weight, for all tiers (`keep`
+ * is asked by cpu/, local/, plain/ and, forward, by matrix/):
  *
  *   logit    x = scale q k + bias + mask     added_to_logit: what is added
  *   hidden   x = -infinity                   visibility.cl: who sees whom
@@ -222,6 +222,10 @@ INLINE float added_to_logit(const forward_args *args,
 #define WEIGHT(logit, base) EXP2(((logit) - (base)) * LOG2E)
 #define WEIGHT_SHIFTED(logit, shift) EXP2(FMA(logit, LOG2E, shift))
 
+/* Are there weights that are not kept? Where there are none, some kernels need
+ * not store them once more. */
+#define DROPS_WEIGHTS 0
+
 /* Does a weight of window and head `of` go to products? All do. Dropout would
  * say so of some, by a generator that counts windows, heads, queries and keys,
  * and o, dV and dP would be made larger for it. Forward, P is asked for as it
@@ -238,4 +242,14 @@ INLINE float keep(float weight, const forward_args *args, work_tile of,
                   uint query, uint key)
 {
     return is_kept(args, of, query, key) ? weight : 0.0f;
+}
+
+/* Those of four neighbouring keys. */
+INLINE float4 keep4(float4 weights, const forward_args *args, work_tile of,
+                    uint query, uint key)
+{
+    return (float4)(keep(weights.x, args, of, query, key),
+                    keep(weights.y, args, of, query, key + 1),
+                    keep(weights.z, args, of, query, key + 2),
+                    keep(weights.w, args, of, query, key + 3));
 }

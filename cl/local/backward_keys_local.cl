@@ -247,16 +247,16 @@ INLINE void differentiate(float tile[SCORE_ROWS][SCORE_COLS],
                           __global const float *d_lse, int lane)
 {
     if (FUSED) {
-        add_statistics(tile, memory, block, coord, lane);
+        add_statistics(tile, memory, args, block, coord, lane);
         finish_statistics(memory, args, block, d_lse, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
     } else {
         if (coord.owns)
             store_exponentials(tile, memory, coord, 1);
-        multiply_d_o(tile, memory, block, coord, lane);
+        multiply_d_o(tile, memory, args, block, coord, lane);
     }
     if (coord.owns)
-        differentiate_softmax(tile, memory, coord, FUSED);
+        differentiate_softmax(tile, memory, args, block, coord, FUSED);
     if (FUSED || KEEPS_TILES)
         barrier(CLK_LOCAL_MEM_FENCE);
 }

@@ -219,7 +219,7 @@ INLINE int start_rows(float4 *sums_q, const row_work *work,
 /* Given the tile's logits, adds a block of keys to dQ: dS K on the first
  * pass, when it sums P and dS as well, and P K on the second. */
 INLINE void add_to_dq(float4 *sums_q, float tile[SCORE_ROWS][SCORE_COLS],
-                      const gradient_memory *memory,
+                      const gradient_memory *memory, const backward_args *args,
                       const gradient_block *block, tile_coord coord, int pass,
                       int lane)
 {
@@ -234,9 +234,9 @@ INLINE void add_to_dq(float4 *sums_q, float tile[SCORE_ROWS][SCORE_COLS],
     if (pass == 0) {
         if (coord.owns)
             add_row_sums(tile, own_sums);
-        multiply_d_o(tile, memory, block, coord, lane);
+        multiply_d_o(tile, memory, args, block, coord, lane);
         if (coord.owns) {
-            differentiate_softmax(tile, memory, coord, 0);
+            differentiate_softmax(tile, memory, args, block, coord, 0);
             store_weights(tile, memory, coord);
             add_row_sums(tile, own_sums + SUM_PLANE);
             if (coord.col % 2 == 0)
@@ -274,9 +274,9 @@ INLINE void add_keys(float4 *sums_q, const row_work *work,
     compute_logits(tile, memory, work->args, work->score_bias, block, coord,
                    lane);
     if (STATISTICS)
-        add_statistics(tile, memory, block, coord, lane);
+        add_statistics(tile, memory, work->args, block, coord, lane);
     else
-        add_to_dq(sums_q, tile, memory, block, coord, pass, lane);
+        add_to_dq(sums_q, tile, memory, work->args, block, coord, pass, lane);
 }
 
 /* After the loop: sums become dQ. Stored it is in the kernel, as NVIDIA's

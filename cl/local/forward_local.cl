@@ -216,6 +216,7 @@ INLINE float4 hide_unseen(float4 x, float value, const forward_args *args,
 /* A work-item's part of a row of logits: every ROW_ITEMS-th quad. */
 typedef struct row_part {
     __local float4 *line;
+    uint query;
     int works; /* is there such a row? */
     int part;
     span seen; /* what it sees, if keys are mixed */
@@ -247,8 +248,9 @@ INLINE float find_top(const row_part *row, const forward_args *args,
     return top;
 }
 
-/* Logits become exponentials; returns their sum. */
-INLINE float weigh(const row_part *row, const forward_args *args,
+/* Logits become exponentials, as they go to the product with V; returns the
+ * sum of all. */
+INLINE float weigh(const row_part *row, const forward_args *args, work_tile of,
                    key_range range, float softmax_max)
 {
     const int quads = CEIL_DIV((int)range.count, 4);
@@ -257,11 +259,15 @@ INLINE float weigh(const row_part *row, const forward_args *args,
         const int c = first + row->part;
         if (!row->works || c >= quads)
             continue;
+        const uint key = range.first + c * 4;
         float4 p = WEIGHT(row->line[c], softmax_max);
-        if (VARIANT == SLIDING && range.mixed)
-            p = hide_unseen(p, as_float(UNSEEN_BITS), args, row->seen,
-                            range.first + c * 4);
-        row->line[c] = p;
+        float4 kept = keep4(p, args, of, row->query, key);
+        if (VARIANT == SLIDING && range.mixed) {
+            p = hide_unseen(p, as_float(UNSEEN_BITS), args, row->seen, key);
+            kept =
+                hide_unseen(kept, as_float(UNSEEN_BITS), args, row->seen, key);
+        }
+        row->line[c] = kept;
         sums += p;
     }
     return (sums.x + sums.y) + (sums.z + sums.w);
@@ -270,17 +276,17 @@ INLINE float weigh(const row_part *row, const forward_args *args,
 /* Turns the logits of the rows into exponentials and sums them. Holds
  * barriers; the caller's next barrier publishes the result. */
 INLINE void exponentiate(const team_memory *memory, const forward_args *args,
-                         uint first_row, int row_count, key_range range,
-                         int lane)
+                         const team_work_tile *at, key_range range, int lane)
 {
     HIDE_FROM_OPTIMIZER(lane);
     for (int done = 0; done < BLOCK_ROWS; done += ROWS_AT_ONCE) {
         const int r = done + lane / ROW_ITEMS;
         row_part row = {.line = memory->scores + r * SCORE_PITCH,
-                        .works = r < row_count,
+                        .query = at->of.row + r,
+                        .works = r < at->row_count,
                         .part = lane % ROW_ITEMS};
         if (VARIANT == SLIDING && range.mixed && row.works)
-            row.seen = visible_span(args, first_row + r);
+            row.seen = visible_span(args, row.query);
         float top = find_top(&row, args, range);
         if (ROW_ITEMS > 1) {
             if (row.works)
@@ -298,7 +304,7 @@ INLINE void exponentiate(const team_memory *memory, const forward_args *args,
         /* a row that has seen nothing has no maximum to subtract */
         const float softmax_max = top == -INFINITY ? 0.0f : top;
         const float rescale = WEIGHT(earlier, softmax_max);
-        const float sum = weigh(&row, args, range, softmax_max);
+        const float sum = weigh(&row, args, at->of, range, softmax_max);
         if (row.works) {
             __local float *row_sum =
                 memory->row_sum + r * ROW_ITEMS + row.part;
@@ -481,7 +487,7 @@ INLINE void compute(const team_memory *memory, const forward_args *args,
 
         /* 2.; the first values travel meanwhile */
         stage_values(memory, at, range, 0, 0, lane);
-        exponentiate(memory, args, at->of.row, at->row_count, range, lane);
+        exponentiate(memory, args, at, range, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
 
         /* 3. */

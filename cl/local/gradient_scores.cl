@@ -152,10 +152,21 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
     hide_keys(tile, forward, block, coord, rows, keys);
 }
 
-/* tile = dP = dO V^T. The last channels of dO stay; ends with a barrier where
- * it staged. */
+/* What is kept of entry i, j of the work-item's tile, a weight or its dP. */
+INLINE float keep_entry(float x, const backward_args *args,
+                        const gradient_block *block, tile_coord coord, int i,
+                        int j)
+{
+    return keep(x, &args->forward, block->of,
+                block->of.row + coord.row + ROW_TILES * i,
+                block->keys.first + coord.col + COL_TILES * j);
+}
+
+/* tile = dP = dO V^T, where a weight is kept. The last channels of dO stay;
+ * ends with a barrier where it staged. */
 INLINE void multiply_d_o(float tile[SCORE_ROWS][SCORE_COLS],
                          const gradient_memory *memory,
+                         const backward_args *args,
                          const gradient_block *block, tile_coord coord,
                          int lane)
 {
@@ -174,6 +185,9 @@ INLINE void multiply_d_o(float tile[SCORE_ROWS][SCORE_COLS],
         if (!KEEPS_TILES)
             barrier(CLK_LOCAL_MEM_FENCE);
     }
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            tile[i][j] = keep_entry(tile[i][j], args, block, coord, i, j);
 }
 
 /* The logits less row_max become exponentials, in place and in local memory;
@@ -199,10 +213,13 @@ INLINE void store_exponentials(float tile[SCORE_ROWS][SCORE_COLS],
     }
 }
 
-/* Turns dP into dS, given the deltas of the rows; multiplies: the exponentials
- * become P first, by the factors in row_sum. */
+/* Turns dP into dS, given the deltas of the rows, and leaves P in local memory
+ * as it goes to dV; multiplies: the exponentials become P first, by the
+ * factors in row_sum. */
 INLINE void differentiate_softmax(float tile[SCORE_ROWS][SCORE_COLS],
                                   const gradient_memory *memory,
+                                  const backward_args *args,
+                                  const gradient_block *block,
                                   tile_coord coord, const int multiplies)
 {
     __local float *weights = tile_weights(memory, coord);
@@ -215,8 +232,9 @@ INLINE void differentiate_softmax(float tile[SCORE_ROWS][SCORE_COLS],
             p[j] =
                 is_stored(coord, j) ? weights[WEIGHT_AT(i, j)] * factor : 0.0f;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-            if (multiplies && is_stored(coord, j))
-                weights[WEIGHT_AT(i, j)] = p[j];
+            if ((multiplies || DROPS_WEIGHTS) && is_stored(coord, j))
+                weights[WEIGHT_AT(i, j)] =
+                    keep_entry(p[j], args, block, coord, i, j);
             /* nothing comes from a key that is not seen */
             tile[i][j] = p[j] == 0.0f ? 0.0f : p[j] * (tile[i][j] - delta);
         }
@@ -252,6 +270,7 @@ INLINE void start_statistics(const gradient_memory *memory, int lane)
  * next barrier, but may be done again without one. */
 INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
                            const gradient_memory *memory,
+                           const backward_args *args,
                            const gradient_block *block, tile_coord coord,
                            int lane)
 {
@@ -290,7 +309,7 @@ INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
             part[ROW_TILES * i * COL_TILES] = sum;
         }
     }
-    multiply_d_o(tile, memory, block, coord, lane);
+    multiply_d_o(tile, memory, args, block, coord, lane);
     if (coord.owns)
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
             float sum = 0.0f;

@@ -32,8 +32,10 @@ INLINE void add_rows(const backward_args *args, const window_head *head,
         const float p = exponential(x, numbers[ROW_MAX]) * numbers[ROW_FACTOR];
         float ds = 0.0f;
         if (p != 0.0f) {
-            ds = p * (multiply(own->v, of_o) - numbers[ROW_DELTA]);
-            add(own->dv, p, of_o);
+            const float dp =
+                keep(multiply(own->v, of_o), forward, u, row, own->key);
+            ds = p * (dp - numbers[ROW_DELTA]);
+            add(own->dv, keep(p, forward, u, row, own->key), of_o);
             add(own->dk, ds * head->scale * inverse_length(other), other);
         }
         if ((forward->flags & ARG_DBIAS) != 0) {

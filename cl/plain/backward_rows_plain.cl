@@ -34,8 +34,9 @@ backward_rows_plain(BACKWARD_PARAMETERS)
             if (x == -INFINITY)
                 continue;
             const float dp =
-                multiply(own_d_o, head.v + offset_of(forward, &head.coord,
-                                                     &forward->v, key));
+                keep(multiply(own_d_o, head.v + offset_of(forward, &head.coord,
+                                                          &forward->v, key)),
+                     forward, u, row, key);
             if (is_last) {
                 const float ds =
                     exponential(x, max) / sum * (dp - delta / sum);

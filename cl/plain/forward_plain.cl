@@ -30,7 +30,8 @@ forward_plain(FORWARD_PARAMETERS)
         UNROLL_FOR (int i = 0; i < EIGHTS; i++)
             out[i] *= factor;
         max = top;
-        add(out, p, head.v + offset_of(&args, &head.coord, &args.v, key));
+        add(out, keep(p, &args, u, row, key),
+            head.v + offset_of(&args, &head.coord, &args.v, key));
     }
     store(out, sum == 0.0f ? 0.0f : 1.0f / sum,
           o + plane(&args.o, head.coord.grid, u.head) +
