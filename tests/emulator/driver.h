@@ -128,11 +128,6 @@ void buffer_free(cl_mem gone);
 void program_free(cl_program gone);
 void kernel_free(cl_kernel gone);
 
-/* ---- Answers to queries ---- */
-
-cl_int answer_references(const void *any, size_t size, void *value,
-                         size_t *needed);
-
 /* Returns what was made. */
 void *succeed_with(void *made, cl_int *error);
 

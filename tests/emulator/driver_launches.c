@@ -66,11 +66,12 @@ cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info what, size_t size,
 {
     if (!object_is(kernel, OBJECT_KERNEL))
         return CL_INVALID_KERNEL;
+    const cl_uint references = (cl_uint)atomic_load(&kernel->head.references);
     switch (what) {
     case CL_KERNEL_FUNCTION_NAME:
         return answer_text(kernel->code->name, size, value, needed);
     case CL_KERNEL_REFERENCE_COUNT:
-        return answer_references(kernel, size, value, needed);
+        return ANSWER(references);
     case CL_KERNEL_PROGRAM:
         return ANSWER(kernel->program);
     default:

@@ -82,16 +82,6 @@ RETAIN_AND_RELEASE(Program, cl_program, OBJECT_PROGRAM, CL_INVALID_PROGRAM)
 RETAIN_AND_RELEASE(Kernel, cl_kernel, OBJECT_KERNEL, CL_INVALID_KERNEL)
 RETAIN_AND_RELEASE(Event, cl_event, OBJECT_EVENT, CL_INVALID_EVENT)
 
-/* ---- Answers ---- */
-
-cl_int answer_references(const void *any, size_t size, void *value,
-                         size_t *needed)
-{
-    const cl_uint count =
-        (cl_uint)atomic_load(&((const object *)any)->references);
-    return ANSWER(count);
-}
-
 void *succeed_with(void *made, cl_int *error)
 {
     if (error)

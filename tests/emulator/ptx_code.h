@@ -155,8 +155,6 @@ typedef enum ptx_filling {
     FILL_GROUP,
     FILL_ITEMS,
     FILL_GROUPS,
-    FILL_LANE,
-    FILL_WAVE,
     FILL_ARGUMENTS /* their address, AMD */
 } ptx_filling;
 
@@ -399,8 +397,8 @@ ptx_function run_move, run_add, run_sub, run_multiply, run_multiply_add,
     run_barrier_arrive, run_barrier_expect, run_barrier_try, run_copy_box,
     run_acquire_map, run_shuffle, run_vote, run_reduce, run_load_matrices,
     run_store_matrices, run_multiply_wave, run_multiply_group,
-    run_commit_products, run_await_products, run_show, run_unit,
-    run_permute_rows, run_permute_bytes, run_ballot, run_sync_wave;
+    run_commit_products, run_await_products, run_show, run_unit, run_permute,
+    run_ballot, run_sync_wave;
 
 /* A unit of another vendor; NULL: there is none of that name. */
 const ptx_unit *ptx_unit_named(const char *name);
@@ -409,7 +407,7 @@ unsigned ptx_unit_operands(const ptx_unit *unit);
  * marks what lanes have of sums that follow from them. */
 void ptx_unit_spread(const ptx_unit *unit, const lane_mask *operands,
                      lane_mask *sums);
-/* Whose number a lane gets by run_permute_rows or run_permute_bytes. */
+/* Whose number a lane gets by run_permute. */
 unsigned ptx_asked_lane(const ptx_wave *wave, const ptx_instruction *i,
                         unsigned lane);
 

@@ -53,8 +53,8 @@ static const struct form {
     {"stmatrix", run_store_matrices, RULE_STORE, 1, 0, true},
     {"unit.product", run_unit, RULE_UNIT, 0,
      NO_INTEGERS | FLOATS | SHORT_FLOATS, true},
-    {"unit.permlanex16", run_permute_rows, RULE_PERMUTE, 4, 0, true},
-    {"unit.bpermute", run_permute_bytes, RULE_PERMUTE, 3, 0, true},
+    {"unit.permlanex16", run_permute, RULE_PERMUTE, 4, 0, true},
+    {"unit.bpermute", run_permute, RULE_PERMUTE, 3, 0, true},
     {"unit.ballot", run_ballot, RULE_WAVE, 2, 0, true},
     {"bar.warp.sync", run_sync_wave, RULE_NONE, 0, 0, true},
     {"bar.sync", run_barrier, RULE_NONE, 1, 0, true},
@@ -335,38 +335,21 @@ static bool decode(ptx_instruction *i, const char *name)
 
 /* ---- Operands ---- */
 
+/* Launches have one dimension, and no offset. */
 static const struct {
     const char *name;
     ptx_filling filling;
+    uint64_t number;
 } specials[] = {
-    {"%tid.x", FILL_ITEM},        {"%ctaid.x", FILL_GROUP},
-    {"%ntid.x", FILL_ITEMS},      {"%nctaid.x", FILL_GROUPS},
-    {"%laneid", FILL_LANE},       {"%warpid", FILL_WAVE},
-    {"%kernarg", FILL_ARGUMENTS},
+    {"%tid.x", FILL_ITEM, 0},     {"%ctaid.x", FILL_GROUP, 0},
+    {"%ntid.x", FILL_ITEMS, 0},   {"%nctaid.x", FILL_GROUPS, 0},
+    {"%tid.y", FILL_NUMBER, 0},   {"%ctaid.y", FILL_NUMBER, 0},
+    {"%ntid.y", FILL_NUMBER, 1},  {"%nctaid.y", FILL_NUMBER, 1},
+    {"%tid.z", FILL_NUMBER, 0},   {"%ctaid.z", FILL_NUMBER, 0},
+    {"%ntid.z", FILL_NUMBER, 1},  {"%nctaid.z", FILL_NUMBER, 1},
+    {"%envreg3", FILL_NUMBER, 0}, {"%envreg4", FILL_NUMBER, 0},
+    {"%envreg5", FILL_NUMBER, 0}, {"%kernarg", FILL_ARGUMENTS, 0},
 };
-
-/* Launches have one dimension. */
-static bool is_other_dimension(const char *name)
-{
-    const size_t length = strlen(name);
-    return length > 2 && (strcmp(name + length - 2, ".y") == 0 ||
-                          strcmp(name + length - 2, ".z") == 0);
-}
-
-/* Offsets of a launch, and numbers in the other dimensions. */
-static bool is_zero(const char *name)
-{
-    return strncmp(name, "%envreg", 7) == 0 ||
-           (is_other_dimension(name) && (strncmp(name, "%tid", 4) == 0 ||
-                                         strncmp(name, "%ctaid", 6) == 0));
-}
-
-/* Sizes in them. */
-static bool is_one(const char *name)
-{
-    return is_other_dimension(name) && (strncmp(name, "%ntid", 5) == 0 ||
-                                        strncmp(name, "%nctaid", 7) == 0);
-}
 
 static uint32_t named_register(ptx_reader *r)
 {
@@ -378,11 +361,8 @@ static uint32_t named_register(ptx_reader *r)
     const ptx_name *name = ptx_find(r, r->word, &number);
     for (size_t i = 0; i < COUNT_OF(specials); i++)
         if (ptx_is(r, specials[i].name))
-            return ptx_constant_register(r, specials[i].filling, 0);
-    if (is_zero(r->word))
-        return ptx_constant_register(r, FILL_NUMBER, 0);
-    if (is_one(r->word))
-        return ptx_constant_register(r, FILL_NUMBER, 1);
+            return ptx_constant_register(r, specials[i].filling,
+                                         specials[i].number);
     if (!name || name->meaning == MEANS_LABEL)
         ptx_reject(r, "\"%s\" is not known", r->word);
     return name->meaning == MEANS_REGISTER

@@ -208,24 +208,19 @@ void run_shift_right(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
                      : cut(a[lane], bits) >> (uint32_t)b[lane]);
 }
 
-/* Bits `first` and on, `count` of them. */
+/* Bits `first` and on, `count` of them; where there are none, the sign. */
 static uint64_t field(const ptx_instruction *i, uint64_t x, uint64_t first,
                       uint64_t count)
 {
     const unsigned bits = i->width.bits;
-    first = cut(first, 8);
-    count = cut(count, 8);
-    if (count == 0)
-        return 0;
-    const uint64_t last =
-        first + count - 1 < bits ? first + count - 1 : bits - 1;
-    const uint64_t shifted = first >= bits ? 0 : cut(x, bits) >> first;
-    const uint64_t found =
-        count >= bits ? shifted : cut(shifted, (unsigned)count);
-    const bool negative = is_signed(i) && (x >> last & 1);
-    const unsigned kept = (unsigned)(first > last ? 0 : last - first + 1);
-    return negative && kept < bits ? cut(found | ~(uint64_t)0 << kept, bits)
-                                   : found;
+    const unsigned from = (uint8_t)first, most = (uint8_t)count;
+    const unsigned there = from < bits ? bits - from : 0;
+    const unsigned kept = most < there ? most : there;
+    const unsigned last = kept ? from + kept - 1 : bits - 1;
+    const bool negative = is_signed(i) && most > 0 && (x >> last & 1);
+    const uint64_t found = kept ? cut(x >> from, kept) : 0;
+    return cut(negative && kept < 64 ? found | ~(uint64_t)0 << kept : found,
+               bits);
 }
 
 EACH(extract, field(i, a[lane], b[lane], c[lane]))
@@ -251,10 +246,8 @@ EACH(count_ones, (uint64_t)__builtin_popcountll(cut(a[lane], i->width.bits)))
 
 static uint64_t leading_zeros(uint64_t x, unsigned bits)
 {
-    unsigned count = 0;
-    while (count < bits && !(x >> (bits - 1 - count) & 1))
-        count++;
-    return count;
+    const uint64_t kept = cut(x, bits);
+    return kept ? (unsigned)__builtin_clzll(kept) - (64 - bits) : bits;
 }
 
 EACH(count_zeros, leading_zeros(a[lane], i->width.bits))

@@ -148,12 +148,9 @@ static void fill(uint64_t *lanes, const ptx_wave *wave,
         [FILL_GROUP] = group->number,
         [FILL_ITEMS] = group->launch->items,
         [FILL_GROUPS] = group->launch->groups,
-        [FILL_LANE] = 0,
-        [FILL_WAVE] = wave->number,
         [FILL_ARGUMENTS] = (uintptr_t)group->launch->parameters};
     const uint64_t start = starts[constant->filling] + constant->number;
-    const bool differ =
-        constant->filling == FILL_ITEM || constant->filling == FILL_LANE;
+    const bool differ = constant->filling == FILL_ITEM;
     for (unsigned lane = 0; lane < group->width; lane++)
         lanes[lane] = start + differ * lane;
 }

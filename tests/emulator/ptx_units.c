@@ -215,17 +215,21 @@ static bool is_whole(ptx_wave *wave, lane_mask lanes)
     return false;
 }
 
+/* to, from, four times whose number a lane gets (DS_BPERMUTE_B32); or to,
+ * from, selectors of 4 bits for the lower and the upper 8 lanes of each row of
+ * 16: whose number of the other row a lane gets (RDNA3 ISA,
+ * V_PERMLANEX16_B32). */
 unsigned ptx_asked_lane(const ptx_wave *wave, const ptx_instruction *i,
                         unsigned lane)
 {
-    if (i->run == run_permute_bytes)
+    if (i->operand_count == 3)
         return (unsigned)(cut(lanes_of(wave, i, 2)[lane], 32) / 4 %
                           wave->group->width);
     const uint64_t selectors = lanes_of(wave, i, lane % 16 < 8 ? 2 : 3)[lane];
     return (lane / 16 ^ 1) * 16 + (unsigned)(selectors >> 4 * (lane % 8) & 15);
 }
 
-static void ask(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
+void run_permute(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     uint64_t given[MOST_LANES];
     if (!is_whole(wave, lanes))
@@ -233,22 +237,6 @@ static void ask(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
     memcpy(given, lanes_of(wave, i, 1), wave->group->width * sizeof *given);
     LANE_FOR (lanes)
         lanes_of(wave, i, 0)[lane] = given[ptx_asked_lane(wave, i, lane)];
-}
-
-/* to, from, selectors of 4 bits for the lower and the upper 8 lanes of each
- * row of 16: whose number of the other row a lane gets (RDNA3 ISA,
- * V_PERMLANEX16_B32). */
-void run_permute_rows(ptx_wave *wave, const ptx_instruction *i,
-                      lane_mask lanes)
-{
-    ask(wave, i, lanes);
-}
-
-/* to, from, four times whose number a lane gets (DS_BPERMUTE_B32). */
-void run_permute_bytes(ptx_wave *wave, const ptx_instruction *i,
-                       lane_mask lanes)
-{
-    ask(wave, i, lanes);
 }
 
 /* A bit for each lane whose number is not 0. */
