@@ -128,9 +128,6 @@ void buffer_free(cl_mem gone);
 void program_free(cl_program gone);
 void kernel_free(cl_kernel gone);
 
-/* Returns what was made. */
-void *succeed_with(void *made, cl_int *error);
-
 /* ---- Commands (driver_commands.c) ---- */
 
 /* The first member of what runs later, perhaps. */

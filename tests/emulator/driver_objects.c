@@ -82,13 +82,6 @@ RETAIN_AND_RELEASE(Program, cl_program, OBJECT_PROGRAM, CL_INVALID_PROGRAM)
 RETAIN_AND_RELEASE(Kernel, cl_kernel, OBJECT_KERNEL, CL_INVALID_KERNEL)
 RETAIN_AND_RELEASE(Event, cl_event, OBJECT_EVENT, CL_INVALID_EVENT)
 
-void *succeed_with(void *made, cl_int *error)
-{
-    if (error)
-        *error = CL_SUCCESS;
-    return made;
-}
-
 /* ---- Contexts ---- */
 
 cl_context clCreateContext(const cl_context_properties *properties,

@@ -25,7 +25,8 @@ cl_int answer_device(const wa_device *device, cl_device_info what, size_t size,
 /* The name that the platform of such devices has. */
 const char *usual_platform(const wa_device *device);
 
-/* Returns NULL. */
+/* Returns NULL, or what was made. */
 void *fail_with(cl_int code, cl_int *error);
+void *succeed_with(void *made, cl_int *error);
 
 #endif

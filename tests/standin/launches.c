@@ -26,9 +26,7 @@ cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *error)
     object_retain(program);
     made->program = program;
     made->facts = facts;
-    if (error)
-        *error = CL_SUCCESS;
-    return made;
+    return succeed_with(made, error);
 }
 
 cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info what, size_t size,

@@ -226,11 +226,9 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
         return fail_with(CL_INVALID_CONTEXT, error);
     if (!context_has(context, device))
         return fail_with(CL_INVALID_DEVICE, error);
-    if (error)
-        *error = CL_SUCCESS;
-    return standin_queue(
-        context, device,
-        (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0);
+    const bool out_of_order =
+        (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
+    return succeed_with(standin_queue(context, device, out_of_order), error);
 }
 
 cl_int clGetCommandQueueInfo(cl_command_queue queue,
@@ -288,8 +286,6 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size,
         return fail_with(CL_INVALID_BUFFER_SIZE, error);
     if (((flags & CL_MEM_COPY_HOST_PTR) != 0) != (host != NULL))
         return fail_with(CL_INVALID_HOST_PTR, error);
-    if (error)
-        *error = CL_SUCCESS;
     cl_mem made = standin_buffer(context, flags, size);
     if (host && size <= MOST_KEPT) {
         made->bytes = own_copy(host, size);
@@ -297,7 +293,7 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size,
         volatile unsigned char last = ((unsigned char *)host)[size - 1];
         (void)last;
     }
-    return made;
+    return succeed_with(made, error);
 }
 
 cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size,

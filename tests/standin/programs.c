@@ -55,9 +55,7 @@ cl_program clCreateProgramWithSource(cl_context context, cl_uint count,
             return fail_with(CL_INVALID_VALUE, error);
     cl_program made = object_new(OBJECT_PROGRAM, sizeof *made, context);
     made->source = join(count, texts, sizes);
-    if (error)
-        *error = CL_SUCCESS;
-    return made;
+    return succeed_with(made, error);
 }
 
 /* ---- Binaries ---- */
@@ -178,12 +176,10 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint count,
     const bool taken = is_sound && !standin_drivers.refuses_binaries;
     if (accepted)
         *accepted = taken ? CL_SUCCESS : CL_INVALID_BINARY;
-    if (error)
-        *error = taken ? CL_SUCCESS : CL_INVALID_BINARY;
     if (taken)
-        return made;
+        return succeed_with(made, error);
     object_release(made);
-    return NULL;
+    return fail_with(CL_INVALID_BINARY, error);
 }
 
 cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t size,
