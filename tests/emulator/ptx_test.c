@@ -24,9 +24,9 @@
     "shl.b32 %r3, %r1, 2;\nadd.s32 %r4, %r2, %r3;\n"
 #define TAIL "ret;\n}\n"
 
-static const char *run_waves(const char *body, size_t groups, size_t items,
-                             size_t lanes, uint32_t number, uint32_t *words,
-                             unsigned seed)
+const char *run_waves(const char *body, size_t groups, size_t items,
+                      size_t lanes, uint32_t number, uint32_t *words,
+                      unsigned seed)
 {
     static char reason[512];
     static char text[1 << 16];
@@ -57,19 +57,7 @@ static const char *run_waves(const char *body, size_t groups, size_t items,
 const char *run(const char *body, size_t items, uint32_t number,
                 uint32_t *words, unsigned seed)
 {
-    return run_groups(body, 1, items, number, words, seed);
-}
-
-const char *run_groups(const char *body, size_t groups, size_t items,
-                       uint32_t number, uint32_t *words, unsigned seed)
-{
-    return run_waves(body, groups, items, 32, number, words, seed);
-}
-
-const char *run_wide(const char *body, size_t items, size_t lanes,
-                     uint32_t *words)
-{
-    return run_waves(body, 1, items, lanes, 0, words, 1);
+    return run_waves(body, 1, items, 32, number, words, seed);
 }
 
 void assert_fails(const char *body, size_t items, const char *why)

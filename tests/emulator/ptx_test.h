@@ -15,12 +15,10 @@ enum { MOST_WORDS = 8192 };
 const char *run(const char *body, size_t items, uint32_t number,
                 uint32_t *words, unsigned seed);
 
-/* The same in waves of so many lanes. */
-const char *run_wide(const char *body, size_t items, size_t lanes,
-                     uint32_t *words);
-/* The same in several work-groups. */
-const char *run_groups(const char *body, size_t groups, size_t items,
-                       uint32_t number, uint32_t *words, unsigned seed);
+/* The same in several work-groups, and waves of so many lanes. */
+const char *run_waves(const char *body, size_t groups, size_t items,
+                      size_t lanes, uint32_t number, uint32_t *words,
+                      unsigned seed);
 
 void assert_fails(const char *body, size_t items, const char *why);
 

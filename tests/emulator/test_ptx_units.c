@@ -15,6 +15,12 @@
 #include "ptx_code.h"
 #include "ptx_test.h"
 
+static const char *run_wide(const char *body, size_t items, size_t lanes,
+                            uint32_t *words)
+{
+    return run_waves(body, 1, items, lanes, 0, words, 1);
+}
+
 /* ---- Layouts ---- */
 
 typedef int formula(int l, int i);
