@@ -144,7 +144,7 @@ static bool gather(const ptx_wave *wave, const ptx_instruction *i, factors x)
         for (unsigned lane = 0; lane < u->lanes; lane++)
             for (unsigned half = 0; half < 2; half++) {
                 const int32_t bits = (uint16_t)(from[lane] >> 16 * half);
-                int32_t *to = &x[0][0][place_of(u, lane, word, half)];
+                int32_t *to = (int32_t *)x + place_of(u, lane, word, half);
                 agrees = agrees && (*to < 0 || *to == bits);
                 *to = bits;
             }
