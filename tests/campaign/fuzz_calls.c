@@ -17,7 +17,7 @@
 #include <time.h>
 
 #include "calls.h"
-#include "drawn_device.h"
+#include "kit/devices.h"
 #include "options.h"
 #include "standin.h"
 
@@ -66,6 +66,42 @@ static void on_death(void)
 static double processor_seconds(void)
 {
     return (double)clock() / CLOCKS_PER_SEC;
+}
+
+/* ---- The device, and what its driver is like ---- */
+
+/* Mostly one that there is, else one of odd numbers. */
+static const wa_device *draw_device(random_state *r)
+{
+    return chance(r, 85)
+               ? &made_up_devices[below(r, (cl_uint)made_up_count)]
+               : &standin_odd_devices[below(r, (cl_uint)standin_odd_count)];
+}
+
+/* By the options alone, so that the same program is refused again. */
+static bool refuses(void *data, const char *options)
+{
+    unsigned sum = 2166136261u;
+    for (; *options; options++)
+        sum = (sum ^ (unsigned char)*options) * 16777619u;
+    return sum / 64 % 100 < *(unsigned *)data;
+}
+
+/* Sets standin_drivers. Is there something about it that may make a right
+ * problem impossible? */
+static bool draw_driver(random_state *r)
+{
+    static unsigned percent;
+    if (!chance(r, 30))
+        return false;
+    percent = (unsigned)ONE_OF(r, 0, 0, 30, 100);
+    standin_drivers.refuses = refuses;
+    standin_drivers.data = &percent;
+    standin_drivers.kernel_work_group = (size_t)ONE_OF(r, 0, 0, 64, 128, 1);
+    standin_drivers.private_bytes = ONE_OF(r, 0, 0, 64, 200, 5000);
+    standin_drivers.gives_no_binaries = chance(r, 20);
+    standin_drivers.unit_is_wrong = chance(r, 20);
+    return true;
 }
 
 /* ---- Rows of tuning ---- */
