@@ -19,27 +19,34 @@
         ROLE_NONE, ROLE_OUTPUT_OR_NULL                                        \
     }
 const tensor_trait tensor_traits[TENSORS] = {
-    [T_Q] = {D(q), REQUIRED},
-    [T_K] = {D(k), REQUIRED},
-    [T_V] = {D(v), REQUIRED},
-    [T_BIAS] = {D(bias_strides), REQUIRED},
-    [T_MASK] = {D(mask_strides), REQUIRED},
-    [T_QUERY_REGIONS] = {D(query_region_strides), REQUIRED},
-    [T_KEY_REGIONS] = {D(key_region_strides), REQUIRED},
-    [T_LOGIT_SCALE] = {NOWHERE, OPTIONAL},
-    [T_PAD_K] = {D(pad_k), OPTIONAL},
-    [T_PAD_V] = {D(pad_v), OPTIONAL},
-    [T_O] = {D(o), {ROLE_OUTPUT, ROLE_INPUT_OR_NULL}},
-    [T_LSE] = {D(lse), {ROLE_OUTPUT_OR_NULL, ROLE_INPUT_OR_NULL}},
-    [T_D_O] = {D(d_o), {ROLE_NONE, ROLE_INPUT}},
-    [T_D_LSE] = {D(d_lse), {ROLE_NONE, ROLE_INPUT_OR_NULL}},
-    [T_DQ] = {D(dq), GRADIENT},
-    [T_DK] = {D(dk), GRADIENT},
-    [T_DV] = {D(dv), GRADIENT},
-    [T_DBIAS] = {D(dbias_strides), GRADIENT},
-    [T_D_LOGIT_SCALE] = {NOWHERE, GRADIENT},
-    [T_D_PAD_K] = {D(d_pad_k), GRADIENT},
-    [T_D_PAD_V] = {D(d_pad_v), GRADIENT},
+    [T_Q] = {D(q), REQUIRED, "whqd", ALWAYS, LIKE_Q},
+    [T_K] = {D(k), REQUIRED, "wgkd", ALWAYS, LIKE_Q},
+    [T_V] = {D(v), REQUIRED, "wgkd", ALWAYS, LIKE_Q},
+    [T_BIAS] = {D(bias_strides), REQUIRED, "1hqk", WITH_BIAS, LIKE_BIAS},
+    [T_MASK] = {D(mask_strides), REQUIRED, "m1qk", WITH_MASK, LIKE_MASK},
+    [T_QUERY_REGIONS] = {D(query_region_strides), REQUIRED, "m1q1",
+                         WITH_REGIONS, BYTES},
+    [T_KEY_REGIONS] = {D(key_region_strides), REQUIRED, "m1k1", WITH_REGIONS,
+                       BYTES},
+    [T_LOGIT_SCALE] = {NOWHERE, OPTIONAL, "1h11", WITH_COSINE, FLOATS},
+    [T_PAD_K] = {D(pad_k), OPTIONAL, "1g1d", WITH_PADS, LIKE_Q},
+    [T_PAD_V] = {D(pad_v), OPTIONAL, "1g1d", WITH_PADS, LIKE_Q},
+    [T_O] = {D(o), {ROLE_OUTPUT, ROLE_INPUT_OR_NULL}, "whqd", ALWAYS, LIKE_Q},
+    [T_LSE] = {D(lse),
+               {ROLE_OUTPUT_OR_NULL, ROLE_INPUT_OR_NULL},
+               "whq1",
+               ALWAYS,
+               FLOATS},
+    [T_D_O] = {D(d_o), {ROLE_NONE, ROLE_INPUT}, "whqd", ALWAYS, LIKE_Q},
+    [T_D_LSE] =
+        {D(d_lse), {ROLE_NONE, ROLE_INPUT_OR_NULL}, "whq1", ALWAYS, FLOATS},
+    [T_DQ] = {D(dq), GRADIENT, "whqd", ALWAYS, LIKE_Q},
+    [T_DK] = {D(dk), GRADIENT, "wgkd", ALWAYS, LIKE_Q},
+    [T_DV] = {D(dv), GRADIENT, "wgkd", ALWAYS, LIKE_Q},
+    [T_DBIAS] = {D(dbias_strides), GRADIENT, "1hqk", WITH_BIAS, FLOATS},
+    [T_D_LOGIT_SCALE] = {NOWHERE, GRADIENT, "1h11", WITH_COSINE, FLOATS},
+    [T_D_PAD_K] = {D(d_pad_k), GRADIENT, "1g1d", WITH_PADS, FLOATS},
+    [T_D_PAD_V] = {D(d_pad_v), GRADIENT, "1g1d", WITH_PADS, FLOATS},
 };
 
 problem_size size_of(const winattn_desc *desc)
@@ -71,113 +78,69 @@ static wide table_entries(const winattn_desc *desc)
     return entries;
 }
 
-static bool has_query_tokens(tensor_id id)
-{
-    return id == T_Q || id == T_O || id == T_LSE || id == T_D_O ||
-           id == T_D_LSE || id == T_DQ;
-}
-
-static bool has_key_tokens(tensor_id id)
-{
-    return id == T_K || id == T_V || id == T_DK || id == T_DV;
-}
-
 static bool is_used(const winattn_desc *desc, tensor_id id)
 {
-    if (id >= T_D_O && (desc->passes & WINATTN_PASS_BACKWARD) == 0)
-        return false;
-    switch (id) {
-    case T_BIAS:
-    case T_DBIAS:
-        return desc->bias != WINATTN_BIAS_NONE;
-    case T_MASK:
-        return desc->mask == WINATTN_MASK_ADDITIVE;
-    case T_QUERY_REGIONS:
-    case T_KEY_REGIONS:
-        return desc->mask == WINATTN_MASK_REGIONS;
-    case T_LOGIT_SCALE:
-    case T_D_LOGIT_SCALE:
-        return desc->variant == WINATTN_COSINE;
-    case T_PAD_K:
-    case T_PAD_V:
-    case T_D_PAD_K:
-    case T_D_PAD_V:
-        return desc->grid.axes != 0 &&
-               desc->grid.padding == WINATTN_PADDING_VALUES;
-    default:
-        return true;
-    }
+    const bool uses[] = {[ALWAYS] = true,
+                         [WITH_BIAS] = desc->bias != WINATTN_BIAS_NONE,
+                         [WITH_MASK] = desc->mask == WINATTN_MASK_ADDITIVE,
+                         [WITH_REGIONS] = desc->mask == WINATTN_MASK_REGIONS,
+                         [WITH_COSINE] = desc->variant == WINATTN_COSINE,
+                         [WITH_PADS] =
+                             desc->grid.axes != 0 &&
+                             desc->grid.padding == WINATTN_PADDING_VALUES};
+    return uses[tensor_traits[id].use] &&
+           (id < T_D_O || (desc->passes & WINATTN_PASS_BACKWARD) != 0);
 }
 
 static unsigned element_bytes(const winattn_desc *desc, tensor_id id)
 {
     const unsigned same = desc->dtype == WINATTN_FP32 ? 4 : 2;
-    switch (id) {
-    case T_BIAS:
-        return desc->bias_dtype == WINATTN_TERM_FP32 ? 4 : same;
-    case T_MASK:
-        return desc->mask_dtype == WINATTN_TERM_FP32 ? 4 : same;
-    case T_QUERY_REGIONS:
-    case T_KEY_REGIONS:
-        return 1;
-    case T_LSE:
-    case T_D_LSE:
-    case T_LOGIT_SCALE:
-        return 4;
+    const unsigned bytes[] = {
+        [LIKE_Q] = same,
+        [LIKE_BIAS] = desc->bias_dtype == WINATTN_TERM_FP32 ? 4 : same,
+        [LIKE_MASK] = desc->mask_dtype == WINATTN_TERM_FP32 ? 4 : same,
+        [BYTES] = 1,
+        [FLOATS] = 4};
+    return bytes[tensor_traits[id].type];
+}
+
+static wide extent_of(const winattn_desc *desc, char axis)
+{
+    const problem_size size = size_of(desc);
+    switch (axis) {
+    case 'w':
+        return desc->grid.axes ? desc->grid.batch : size.windows;
+    case 'm':
+        return desc->mask_windows;
+    case 'h':
+        return desc->heads;
+    case 'g':
+        return desc->kv_heads ? desc->kv_heads : desc->heads;
+    case 'q':
+        return size.queries;
+    case 'k':
+        return size.keys;
     default:
-        return id >= T_DBIAS ? 4 : same;
+        return axis == 'd' ? desc->head_dim : 1;
     }
 }
 
 /* Where the last axis of the grid is a row, the others are before it. */
-static void set_token_extents(const winattn_desc *desc, tensor_id id,
-                              tensor_meaning *t)
-{
-    const problem_size size = size_of(desc);
-    const cl_uint axes = desc->grid.axes;
-    const cl_uint kv_heads = desc->kv_heads ? desc->kv_heads : desc->heads;
-    t->on_grid = axes != 0;
-    t->extent[AXIS_WINDOW] = axes ? desc->grid.batch : size.windows;
-    t->extent[AXIS_HEAD] = has_query_tokens(id) ? desc->heads : kv_heads;
-    t->extent[AXIS_COLUMN] = id == T_LSE || id == T_D_LSE ? 1 : desc->head_dim;
-    if (axes == 0)
-        t->extent[AXIS_ROW] = has_query_tokens(id) ? size.queries : size.keys;
-    for (cl_uint a = 0; a < axes; a++)
-        t->extent[AXIS_COLUMN - axes + a] = desc->grid.size[a];
-}
-
 static void set_extents(const winattn_desc *desc, tensor_id id,
                         tensor_meaning *t)
 {
-    const problem_size size = size_of(desc);
-    switch (id) {
-    case T_BIAS:
-    case T_DBIAS:
-        t->extent[AXIS_HEAD] = desc->heads;
-        if (desc->bias == WINATTN_BIAS_TABLE) {
-            t->extent[AXIS_ROW] = table_entries(desc);
-        } else {
-            t->extent[AXIS_ROW] = size.queries;
-            t->extent[AXIS_COLUMN] = size.keys;
-        }
-        break;
-    case T_MASK:
-        t->extent[AXIS_WINDOW] = desc->mask_windows;
-        t->extent[AXIS_ROW] = size.queries;
-        t->extent[AXIS_COLUMN] = size.keys;
-        break;
-    case T_QUERY_REGIONS:
-    case T_KEY_REGIONS:
-        t->extent[AXIS_WINDOW] = desc->mask_windows;
-        t->extent[AXIS_ROW] = id == T_QUERY_REGIONS ? size.queries : size.keys;
-        break;
-    case T_LOGIT_SCALE:
-    case T_D_LOGIT_SCALE:
-        t->extent[AXIS_HEAD] = desc->heads;
-        break;
-    default: /* channels of the padding */
-        t->extent[AXIS_HEAD] = desc->kv_heads ? desc->kv_heads : desc->heads;
-        t->extent[AXIS_COLUMN] = desc->head_dim;
+    static const int places[] = {AXIS_WINDOW, AXIS_HEAD, AXIS_ROW,
+                                 AXIS_COLUMN};
+    const char *axes = tensor_traits[id].axes;
+    for (int i = 0; i < 4; i++)
+        t->extent[places[i]] = extent_of(desc, axes[i]);
+    t->on_grid = axes[0] == 'w' && desc->grid.axes != 0;
+    for (cl_uint a = 0; t->on_grid && a < desc->grid.axes; a++)
+        t->extent[AXIS_COLUMN - desc->grid.axes + a] = desc->grid.size[a];
+    if (tensor_traits[id].use == WITH_BIAS &&
+        desc->bias == WINATTN_BIAS_TABLE) {
+        t->extent[AXIS_ROW] = table_entries(desc);
+        t->extent[AXIS_COLUMN] = 1;
     }
 }
 
@@ -231,10 +194,7 @@ tensor_meaning meaning_of(const winattn_desc *desc, tensor_id id)
     if (!t.is_used)
         return t;
     t.element_bytes = element_bytes(desc, id);
-    if (has_query_tokens(id) || has_key_tokens(id))
-        set_token_extents(desc, id, &t);
-    else
-        set_extents(desc, id, &t);
+    set_extents(desc, id, &t);
     if (!read_strides(desc, id, &t))
         make_contiguous(desc, id, &t);
     for (int i = 0; i < AXES; i++)

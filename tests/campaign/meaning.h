@@ -22,10 +22,35 @@ typedef enum tensor_role {
     ROLE_OUTPUT_OR_NULL
 } tensor_role;
 
+/* For which descriptors there is a tensor; of gradients, with a backward pass.
+ */
+typedef enum tensor_use {
+    ALWAYS,
+    WITH_BIAS,
+    WITH_MASK,
+    WITH_REGIONS,
+    WITH_COSINE,
+    WITH_PADS
+} tensor_use;
+
+typedef enum tensor_type {
+    LIKE_Q,
+    LIKE_BIAS,
+    LIKE_MASK,
+    BYTES,
+    FLOATS
+} tensor_type;
+
 #define NOWHERE ((size_t)-1)
 typedef struct tensor_trait {
     size_t strides;      /* in winattn_desc; NOWHERE: always contiguous */
     tensor_role role[2]; /* forward, backward */
+    /* What there are along the window's, head's, row's and column's axis:
+     * windows, heads, groups of heads, queries, keys, dims, masks. Those with
+     * windows are tokens, which may lie on a grid. */
+    char axes[5];
+    tensor_use use;
+    tensor_type type;
 } tensor_trait;
 extern const tensor_trait tensor_traits[TENSORS];
 
