@@ -154,6 +154,18 @@ static void draw_desc(random_state *r, winattn_desc *d)
             draw_strides(r, d, id);
 }
 
+/* What is printed of a case is that case. */
+static void check_text(const test_case *c)
+{
+    char first[1024], second[1024];
+    test_case again = case_default();
+    case_print(c, first, sizeof first);
+    const bool taken = case_parse(first, &again, NULL);
+    case_print(&again, second, sizeof second);
+    if (!taken || strcmp(first, second) != 0)
+        report("a case is not what its text says:", first);
+}
+
 /* A case of the tests or of the bench, without its layout. */
 static void take_case(random_state *r, winattn_desc *d)
 {
@@ -173,6 +185,7 @@ static void take_case(random_state *r, winattn_desc *d)
     default:
         case_parse(map_rows[below(r, (cl_uint)map_count)].text, &c, NULL);
     }
+    check_text(&c);
     case_derive(&c);
     *d = case_desc(&c);
     d->table.entries = (cl_uint)c.entries;
