@@ -9,13 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifndef _WIN32
-#include <sys/wait.h>
-#include <unistd.h>
-#endif
 
 #include <cmocka.h>
 
+#include "kit/child.h"
 #include "place.h"
 
 /* 16-bit windows of 49 tokens, for which there are measured shapes. */
@@ -39,61 +36,54 @@ static int no_cache(void **state)
 
 /* ---- The environment, in processes of their own ---- */
 
-/* The file of WINATTN_TUNING is read once in a process. */
-static int in_child(bool (*is_right)(void))
+/* The file of WINATTN_TUNING is read once in a process. Fails the test unless
+ * 0 comes back. */
+static void in_child(int (*run)(const void *data), const void *data)
 {
-#ifdef _WIN32
-    (void)is_right;
-    skip(); /* there is no fork */
-    return -1;
-#else
-    int status = -1;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0)
-        _exit(is_right() ? 0 : 1);
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-#endif
+    const int result = child_run(run, data);
+    if (result == CHILD_HAS_NO_FORK)
+        skip();
+    assert_int_equal(result, 0);
 }
 
-static bool says_why(void)
+/* 0: it does. */
+static int says_why(const void *data)
 {
+    (void)data;
     char name[5001];
     const place p = open_place("H200");
     const winattn_desc desc = window_of_49();
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
     setenv("WINATTN_TUNING", name, 1);
-    return place_plan(&p, &desc) == WINATTN_SUCCESS &&
-           strstr(place_said,
-                  "tuning: the file of WINATTN_TUNING is not used: its "
-                  "name has more than 4095 bytes\n") &&
-           strstr(place_said, "on devices of this kind");
+    return place_plan(&p, &desc) != WINATTN_SUCCESS ||
+           !strstr(place_said,
+                   "tuning: the file of WINATTN_TUNING is not used: its "
+                   "name has more than 4095 bytes\n") ||
+           !strstr(place_said, "on devices of this kind");
 }
 
 static void test_long_tuning_name(void **state)
 {
     (void)state;
-    assert_int_equal(in_child(says_why), 0);
+    in_child(says_why, NULL);
 }
 
 static char tuning_file[1200];
-static unsigned long failing_allocation;
 
-/* Once the file could not be read for want of memory, it is read again. */
-static bool reads_again(void)
+/* Once the file could not be read for want of memory, it is read again. 0: it
+ * is. */
+static int reads_again(const void *failing_allocation)
 {
     const place p = open_place("H200");
     const winattn_desc desc = window_of_49();
     setenv("WINATTN_TUNING", tuning_file, 1);
-    standin_fail_allocation(failing_allocation);
+    standin_fail_allocation(*(const unsigned long *)failing_allocation);
     const winattn_status first = place_plan(&p, &desc);
     standin_fail_nothing();
-    if (first != WINATTN_SUCCESS && first != CL_OUT_OF_HOST_MEMORY)
-        return false;
-    return place_plan(&p, &desc) == WINATTN_SUCCESS &&
-           strstr(place_said, "says a row that was loaded");
+    return (first != WINATTN_SUCCESS && first != CL_OUT_OF_HOST_MEMORY) ||
+           place_plan(&p, &desc) != WINATTN_SUCCESS ||
+           !strstr(place_said, "says a row that was loaded");
 }
 
 static void test_tuning_file_is_read_again(void **state)
@@ -107,10 +97,8 @@ static void test_tuning_file_is_read_again(void **state)
         fputs(row, file);
     assert_int_equal(fclose(file), 0);
     /* reading is among the first allocations */
-    for (failing_allocation = 1; failing_allocation <= 20;
-         failing_allocation++)
-        if (in_child(reads_again) != 0)
-            fail_msg("allocation %lu", failing_allocation);
+    for (unsigned long failing = 1; failing <= 20; failing++)
+        in_child(reads_again, &failing);
     remove(tuning_file);
 }
 
