@@ -7,8 +7,7 @@
  *
  *   fuzz_... [options]
  *     --seed N     of the first case; the next cases have the next seeds
- *     --cases N    at most
- *     --seconds N  at most; 0: as long as it takes
+ *     --cases N    how many
  *
  * What is wrong is printed with the line that runs its case again. */
 #include <stdio.h>
@@ -18,7 +17,6 @@
 
 #include "calls.h"
 #include "kit/devices.h"
-#include "options.h"
 #include "standin.h"
 
 /* Weights of more bytes are refused, which costs no time. */
@@ -371,7 +369,7 @@ int main(int argument_count, char **arguments)
     options_read(&wanted, argument_count, arguments);
     if (__sanitizer_set_death_callback)
         __sanitizer_set_death_callback(on_death);
-    for (seed = wanted.seed; options_allow(&wanted, counted.cases); seed++)
+    for (seed = wanted.seed; counted.cases < wanted.count; seed++)
         run_case();
     printf(
         "cases %lu from seed %lu on (%lu of them right): plans %lu, refused "

@@ -6,8 +6,7 @@
  *
  *   fuzz_..._threads [options]
  *     --seed N     of the first round; the next rounds have the next seeds
- *     --rounds N   at most; in a round each thread does so many things
- *     --seconds N  at most; 0: as long as it takes
+ *     --rounds N   how many; in a round each thread does so many things
  *     --folder F   for caches, made if it is missing; without, none
  *
  * Each round starts and ends with no thread, no plan and no object. */
@@ -19,7 +18,6 @@
 
 #include "kit/devices.h"
 #include "levels.h"
-#include "options.h"
 #include "standin.h"
 
 #define THREADS 8
@@ -291,7 +289,7 @@ int main(int argument_count, char **arguments)
     options_read(&wanted, argument_count, arguments);
     winattn_set_cache_dir(wanted.folder);
     unsigned long rounds = 0;
-    for (seed = wanted.seed; options_allow(&wanted, rounds); seed++, rounds++)
+    for (seed = wanted.seed; rounds < wanted.count; seed++, rounds++)
         run_round();
     printf("rounds %lu from seed %lu on, of %d threads: plans %lu, of them "
            "handed over %lu; calls %lu; blobs %lu; findings %lu\n",

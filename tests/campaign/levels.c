@@ -1,9 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Draws, fields, and descriptors of whichever level. */
+ * Options, draws, fields, and descriptors of whichever level. */
 #include "levels.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- Options ---- */
+
+void options_read(campaign_options *options, int count, char **arguments)
+{
+    for (int i = 1; i < count; i += 2) {
+        const char *name = arguments[i];
+        const char *value = i + 1 < count ? arguments[i + 1] : "0";
+        if (strcmp(name, "--seed") == 0) {
+            options->seed = strtoul(value, NULL, 10);
+        } else if (strcmp(name, options->count_option) == 0) {
+            options->count = strtoul(value, NULL, 10);
+        } else if (options->folder && strcmp(name, "--folder") == 0) {
+            options->folder = value;
+        } else {
+            fprintf(stderr, "unknown option %s\n", name);
+            exit(2);
+        }
+    }
+}
 
 /* ---- Draws ---- */
 

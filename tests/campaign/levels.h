@@ -14,6 +14,20 @@
 /* Somebody to tell what is wrong; the program has it. */
 void report(const char *what, const char *detail);
 
+/* ---- Options ---- */
+
+/* How long a campaign runs, as its command line says; what the program sets
+ * are the defaults. */
+typedef struct campaign_options {
+    const char *count_option; /* that says how many: --cases, say */
+    unsigned long seed;       /* --seed: of the first */
+    unsigned long count;
+    const char *folder; /* --folder; NULL: there is no such option */
+} campaign_options;
+
+/* Ends the program with status 2 at an option that is none. */
+void options_read(campaign_options *options, int count, char **arguments);
+
 /* ---- Draws ---- */
 
 /* True in so many of 100 cases. */
