@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How a run of the bench shares its time: simulated devices on which units
  * take what they take. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "command/schedule.h"
+#include "kit/asserts.h"
 
 typedef struct outcome {
     size_t rows, comparisons, left_out;

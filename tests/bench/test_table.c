@@ -2,16 +2,11 @@
  * What the bench prints fits a terminal, whatever it says: tables 100 columns,
  * summaries a screen. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "kit/asserts.h"
 #include "report/table.h"
 
 #define SCRATCH "test_table.scratch"

@@ -1,27 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the bench is told: lists of cases, the rows that options ask for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "command/options.h"
+#include "kit/scratch.h"
 #include "kit/workloads.h"
 
 #define SCRATCH "test_bench_options.scratch"
-
-static void write_scratch(const char *text, size_t length)
-{
-    FILE *file = fopen(SCRATCH, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, length, file), length);
-    assert_int_equal(fclose(file), 0);
-}
 
 /* ---- Cases ---- */
 
@@ -36,7 +23,7 @@ static void test_case_file(void **state)
     caselist list = {0};
     char reason[CASELIST_REASON_SIZE];
     (void)state;
-    write_scratch(text, sizeof text - 1);
+    write_bytes(SCRATCH, text, sizeof text - 1);
     if (!caselist_add_file(&list, SCRATCH, reason))
         fail_msg("%s", reason);
     assert_int_equal(list.count, 3);
@@ -72,7 +59,7 @@ static void test_wrong_cases(void **state)
     char reason[CASELIST_REASON_SIZE];
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        write_scratch(files[i].text, strlen(files[i].text));
+        write_bytes(SCRATCH, files[i].text, strlen(files[i].text));
         assert_false(caselist_add_file(&list, SCRATCH, reason));
         if (!strstr(reason, files[i].expected))
             fail_msg("\"%s\" does not say \"%s\"", reason, files[i].expected);

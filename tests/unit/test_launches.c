@@ -3,14 +3,8 @@
  * here and write down what is enqueued. Each launch has work, together they
  * have all of it, and there is an end, also on a device that claims to have no
  * compute unit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/status.h"
 #include "kit/asserts.h"

@@ -2,19 +2,13 @@
  * What follows from the numbers of a report, and the file that it becomes,
  * which tests/bench/test_pictures.py reads. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/status.h"
 #include "base/text.h"
-#include "kit/cases.h"
+#include "kit/asserts.h"
 #include "report/report.h"
 
 #define SCRATCH "test_report.scratch"
