@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "kit/asserts.h"
-#include "kit/devices.h"
 #include "launch/check.h"
 #include "plan/family.h"
+#include "plan_made.h"
 
 #include "../cl/common/args.h"
 
@@ -111,7 +110,8 @@ cl_int CL_API_CALL clGetMemObjectInfo(cl_mem memory, cl_mem_info what,
 
 static const wa_exclusions none;
 
-static wa_problem problem_of(const char *text)
+/* The problem of a text, in both passes. */
+static wa_problem both_of(const char *text)
 {
     const test_case c = parsed(text);
     wa_problem p;
@@ -183,6 +183,8 @@ static void assert_gradients_launched(const wa_plan *plan,
     }
 }
 
+static size_t given_launched; /* calls that were given both */
+
 /* Gradients take what is known of rows from o and lse where both are given and
  * there is a step for that, and else find it. Rows that do not start at 16
  * bytes are no boxes of tensor maps. */
@@ -200,6 +202,7 @@ static void launch_gradients(const wa_problem *p, const wa_plan *plan)
             buffers.tensor[WA_Q].offset = p->tensor[WA_Q].element_size;
         launch_with(&buffers, p, plan, steps);
         assert_int_equal(is_given, steps[WA_STEP_GIVEN].groups > 0);
+        given_launched += is_given;
         assert_gradients_launched(plan, steps, is_given, starts_odd);
     }
 }
@@ -222,8 +225,8 @@ static void one_compute_unit(void **state)
     static fake_kernel steps[WA_STEPS];
     for (size_t d = 0; d < made_up_count; d++)
         for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-            const wa_problem p = problem_of(problems[i]);
-            wa_device device = made_up_devices[d];
+            const wa_problem p = both_of(problems[i]);
+            wa_device device = devices[d];
             wa_plan plan;
             const wa_schedule *s = &plan.schedule;
             device.compute_units = 1;
@@ -240,6 +243,7 @@ static void one_compute_unit(void **state)
                 WINATTN_SUCCESS)
                 launch_gradients(&p, &plan);
         }
+    assert_true(given_launched > 0);
 }
 
 /* ---- Where memory starts ---- */
@@ -265,8 +269,8 @@ static void memory_may_start_anywhere(void **state)
         {{CL_MEM_USE_HOST_PTR, 128, 4228}, false, WINATTN_SUCCESS},
         {{CL_MEM_USE_HOST_PTR, 0, 4098}, false, WINATTN_INVALID_LAYOUT},
     };
-    const wa_problem p = problem_of("dim=32");
-    const wa_device *device = made_up_device("A100");
+    const wa_problem p = both_of("dim=32");
+    const wa_device *device = device_named("A100");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (wa_pass pass = WA_FORWARD; pass < WA_PASSES; pass++) {
             wa_plan plan;
@@ -297,7 +301,7 @@ static void many_entries(void **state)
     (void)state;
     static fake_kernel steps[WA_STEPS];
     const cl_int index[1] = {0};
-    const wa_device *device = made_up_device("H200");
+    const wa_device *device = device_named("H200");
     wa_plan plan;
     wa_problem p;
     const cl_ulong entries = 65537;
@@ -341,10 +345,10 @@ static void too_many_blocks(void **state)
         {"PoCL", "heads=65536 kv_heads=1 queries=1 keys=16777216 dim=1", NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const wa_problem p = problem_of(rows[i].problem);
+        const wa_problem p = both_of(rows[i].problem);
         wa_plan plan;
         const winattn_status status = wa_plan_make(
-            &p, made_up_device(rows[i].device), WA_BACKWARD, &none, &plan);
+            &p, device_named(rows[i].device), WA_BACKWARD, &none, &plan);
         if (status != (rows[i].reason ? WINATTN_UNSUPPORTED_PROBLEM
                                       : WINATTN_SUCCESS) ||
             (rows[i].reason && !strstr(winattn_last_reason(), rows[i].reason)))
@@ -361,5 +365,6 @@ int main(void)
         cmocka_unit_test(memory_may_start_anywhere),
         cmocka_unit_test(many_entries),
     };
+    find_units();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
