@@ -10,23 +10,6 @@
 
 #include "kit/demand.h"
 
-static void describe(const test_device *device, const test_case *c)
-{
-    case_buffers *d = data_make(c);
-    winattn_plan *plan = NULL;
-    char text[4096];
-    if (!d)
-        return;
-    const winattn_desc desc = data_desc(d);
-    if (winattn_plan_create(device->context, device->id, &desc, &plan) ==
-            WINATTN_SUCCESS &&
-        winattn_plan_describe(plan, sizeof text, text, NULL) ==
-            WINATTN_SUCCESS)
-        printf("%s", text);
-    winattn_plan_destroy(plan);
-    data_free(d);
-}
-
 int main(int count, char **texts)
 {
     test_device device;
@@ -41,7 +24,7 @@ int main(int count, char **texts)
     for (int i = 1; i < count; i++) {
         test_case c = case_default();
         case_result result;
-        char bad[64];
+        char bad[64], text[4096];
         demand d;
         memset(&d, 0, sizeof d);
         if (!demand_parse(texts[i], &c, &d, bad)) {
@@ -49,8 +32,8 @@ int main(int count, char **texts)
             failures++;
             continue;
         }
-        if (verbose)
-            describe(&device, &c);
+        if (verbose && case_describe(&device, &c, text))
+            printf("%s", text);
         const bool passed = demand_run(&device, &c, &d, &result);
         printf("%s  %s: relative error %.2e, %.3f of the allowed (lse %.3f) "
                "%s\n",

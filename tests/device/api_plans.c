@@ -6,7 +6,6 @@
 #include "api.h"
 #include "base/status.h"
 #include "kit/fixture.h"
-#include "kit/fragment_session.h"
 #include "plan/planner.h"
 #include "session/session.h"
 
@@ -151,27 +150,6 @@ static void describes_nothing(void **state)
     }
 }
 
-/* Where a unit has TF32, results are as accurate as promised of that; else
- * the permission changes nothing. */
-static void tf32_may_be_allowed(void **state)
-{
-    (void)state;
-    char text[2][4096];
-    for (int allowed = 0; allowed < 2; allowed++) {
-        fixture f = set_up(allowed ? "tf32=1 bias=same" : "bias=same");
-        assert_int_equal(winattn_plan_describe(f.plan, sizeof text[allowed],
-                                               text[allowed], NULL),
-                         WINATTN_SUCCESS);
-        enqueue_forward(&f, f.plan);
-        assert_correct(&f);
-        tear_down(&f);
-    }
-    if (has_fragments(WINATTN_FP32))
-        assert_non_null(strstr(text[1], "TF32"));
-    else
-        assert_string_equal(text[1], text[0]);
-}
-
 static void programs_are_shared(void **state)
 {
     (void)state;
@@ -243,7 +221,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(create_refuses_foreign_device),
     cmocka_unit_test(describes),
     cmocka_unit_test(describes_nothing),
-    cmocka_unit_test(tf32_may_be_allowed),
     cmocka_unit_test(programs_are_shared),
     cmocka_unit_test(build_failure),
     cmocka_unit_test(falls_back),

@@ -237,18 +237,8 @@ static void queue_of_other_device(void **state)
 {
     (void)state;
     cl_device_id parts[2];
-    cl_uint count = 0;
     cl_int error;
-    const cl_device_partition_property one_each[] = {
-        CL_DEVICE_PARTITION_EQUALLY, 1, 0};
-    cl_uint most_parts = 0;
-    clGetDeviceInfo(device.id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES,
-                    sizeof most_parts, &most_parts, NULL);
-    /* rusticl 22.3 lacks the function itself */
-    if (most_parts < 2 ||
-        clCreateSubDevices(device.id, one_each, 2, parts, &count) !=
-            CL_SUCCESS ||
-        count < 2)
+    if (!make_parts(parts))
         skip();
     cl_context context = clCreateContext(NULL, 2, parts, NULL, NULL, &error);
     assert_int_equal(error, CL_SUCCESS);

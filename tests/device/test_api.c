@@ -5,9 +5,9 @@
 
 int main(int count, char **arguments)
 {
-    const test_group groups[] = {api_plans,   api_shapes,   api_refusals,
-                                 api_grids,   api_backward, api_order,
-                                 api_threads, api_fork};
+    const test_group groups[] = {api_plans,  api_shapes,   api_refusals,
+                                 api_grids,  api_backward, api_order,
+                                 api_threads};
     const test_program program = {.part = "api", TEST_GROUPS(groups)};
     return runner_main(&program, count, arguments);
 }

@@ -2,14 +2,13 @@
  * What the modules that people train compute (golden/make_modules.py), forward
  * and gradients, in every storage type, whose numbers the inputs are.
  *
- *   test_modules oracle            the oracle against the modules
- *   test_modules TIER TYPE [ROWS]  a tier against the oracle
- *   test_modules UNIT TYPE [ROWS]  tier matrix on that unit, of the device's
- *                                  own; in fp32 (as TF32) it
- *                                  has a forward pass only
+ *   test_modules oracle             the oracle against the modules
+ *   test_modules TARGET TYPE [ROW]  a tier, or tier matrix on a unit of the
+ *                                   device's own, against the oracle; in fp32
+ *                                   (as TF32) a unit has a forward pass only
  *
- * TYPE: fp32, fp16, bf16, all, or each (for each row one of them). ROWS: the
- * name of one; or FIRST COUNT.
+ * TYPE: fp32, fp16, bf16, all, or each (for each row one of them). ROW: the
+ * name of one.
  *
  * The oracle agrees with each number of a module but for its rounding to fp32,
  * so that what agrees with the oracle agrees with the module, and the
@@ -88,13 +87,8 @@ static const module_row rows[] = {
 };
 #define ROWS (sizeof rows / sizeof *rows)
 
-static int tier;
 static const wa_matrix_unit *unit; /* of tier matrix */
-/* Behind winattn_dtype's. */
-enum { ALL_TYPES = 3, EACH_TYPE = 4 };
-static const char *const type_names[] = {"fp32", "fp16", "bf16", "all",
-                                         "each"};
-static size_t chosen_type;
+static const char *const type_names[] = {"fp32", "fp16", "bf16"};
 static int runs, refusals;
 
 /* ---- HAT's overlapping windows ---- */
@@ -186,7 +180,7 @@ static case_buffers *make_case(const module_row *row, int dtype, int pass,
 {
     test_case c = parsed(row->text);
     c.dtype = dtype;
-    c.tier = tier;
+    c.tier = chosen.tier;
     c.pass = pass;
     c.given = given;
     c.tf32 = unit && dtype == WINATTN_FP32;
@@ -235,9 +229,8 @@ static void compare_tensor(const module_row *row, const golden_tensor *g,
     free(want);
 }
 
-static void check_oracle(void **state)
+static void check_oracle(const module_row *row)
 {
-    const module_row *row = *state;
     for (int pass = PASS_FORWARD; pass <= PASS_BACKWARD; pass++) {
         case_buffers *d = make_case(row, WINATTN_FP32, pass, 0);
         case_truth truth = truth_of(d);
@@ -257,9 +250,8 @@ static void check_oracle(void **state)
 }
 
 /* Inputs are the same numbers in every type. */
-static void check_types(void **state)
+static void check_types(const module_row *row)
 {
-    const module_row *row = *state;
     case_buffers *as[3];
     for (int dtype = 0; dtype < 3; dtype++)
         as[dtype] = make_case(row, dtype, PASS_BACKWARD, 0);
@@ -407,90 +399,64 @@ static void check_type(const module_row *row, int dtype, char *failures,
     compare_given(&e, parsed(row->text).variant, failures, size);
 }
 
-static void check_tier(void **state)
+/* False: it failed, and that was printed. */
+static bool check_tier(const module_row *row)
 {
-    const module_row *row = *state;
     const size_t number = (size_t)(row - rows);
+    /* one type for each row: of a unit those that have gradients */
+    const size_t own = unit ? 1 + number % 2 : number % 3;
+    const char *type = chosen.extent;
     char failures[4096] = "";
-    for (size_t dtype = 0; dtype < 3; dtype++) {
-        /* one type for each row: of a unit those that have gradients */
-        const size_t own = unit ? 1 + number % 2 : number % 3;
-        if (chosen_type == ALL_TYPES || chosen_type == dtype ||
-            (chosen_type == EACH_TYPE && own == dtype))
+    for (size_t dtype = 0; dtype < 3; dtype++)
+        if (strcmp(type, "all") == 0 || strcmp(type, type_names[dtype]) == 0 ||
+            (strcmp(type, "each") == 0 && own == dtype))
             check_type(row, (int)dtype, failures, sizeof failures);
-    }
     if (failures[0])
-        fail_msg("%s\n%s", row->name, failures);
+        printf("%s\n%s", row->name, failures);
+    return !failures[0];
 }
 
 /* ---- Program ---- */
 
-typedef struct choice {
-    const char *name; /* of a row; NULL: `count` rows from `first` on */
-    size_t first, count;
-} choice;
-
-static int run_rows(void (*check)(void **), choice c)
+static void oracle_is_right(void **state)
 {
-    struct CMUnitTest tests[ROWS];
-    size_t count = 0;
-    memset(tests, 0, sizeof tests);
+    (void)state;
     for (size_t i = 0; i < ROWS; i++) {
-        if (c.name ? strcmp(rows[i].name, c.name) != 0
-                   : i < c.first || i - c.first >= c.count)
-            continue;
-        tests[count].name = rows[i].name;
-        tests[count].test_func = check;
-        tests[count++].initial_state = (void *)(uintptr_t)&rows[i];
+        check_types(&rows[i]);
+        check_oracle(&rows[i]);
     }
-    return _cmocka_run_group_tests("modules", tests, count, NULL, NULL);
 }
 
-static bool choose_type(const char *name)
-{
-    for (chosen_type = 0; chosen_type <= EACH_TYPE; chosen_type++)
-        if (strcmp(name, type_names[chosen_type]) == 0)
-            return true;
-    return false;
-}
-
-static int run_tier(choice c)
+static void tier_is_right(void **state)
 {
     winattn_programs *kept = NULL;
-    if (!runner_open())
-        return 1;
-    if ((tier == WINATTN_TIER_LOCAL || unit) && !keeps_barriers())
-        return TEST_SKIPPED;
+    int failed = 0;
+    (void)state;
+    if (chosen.tier == WINATTN_TIER_MATRIX)
+        unit = chosen.matrix_unit;
     /* so that three calls of a row compile once */
     winattn_programs_create(device.context, device.id, &kept);
-    int failures = run_rows(check_tier, c);
-    printf("%d rows and types ran, %d were refused\n", runs, refusals);
+    for (size_t i = 0; i < ROWS; i++)
+        if (part_is("all") || part_is(rows[i].name))
+            failed += !check_tier(&rows[i]);
     winattn_programs_destroy(kept);
-    runner_close();
-    return failures ? failures : runs == 0;
+    printf("%d rows and types ran, %d were refused\n", runs, refusals);
+    if (failed)
+        fail_msg("%d rows failed", failed);
+    assert_true(runs > 0);
 }
 
 int main(int count, char **arguments)
 {
-    const char *what = count > 1 ? arguments[1] : "oracle";
-    choice c = {NULL, 0, ROWS};
-    if (strcmp(what, "oracle") == 0) {
-        const int failures = run_rows(check_types, c);
-        return failures + run_rows(check_oracle, c);
-    }
-    tier = case_tier(what);
-    unit = tier < 0 ? wa_matrix_unit_named(what) : NULL;
-    if (unit)
-        tier = WINATTN_TIER_MATRIX;
-    if (tier < 0 || !choose_type(count > 2 ? arguments[2] : "all")) {
-        fprintf(stderr, "no tier, unit or type of that name\n");
-        return 1;
-    }
-    if (count == 4)
-        c.name = arguments[3];
-    if (count > 4) {
-        c.first = (size_t)atoi(arguments[3]);
-        c.count = (size_t)atoi(arguments[4]);
-    }
-    return run_tier(c);
+    const struct CMUnitTest of_oracle[] = {cmocka_unit_test(oracle_is_right)};
+    const struct CMUnitTest of_tier[] = {cmocka_unit_test(tier_is_right)};
+    const test_group oracle = TEST_GROUP(NULL, of_oracle);
+    const test_group groups[] = {TEST_GROUP(NULL, of_tier)};
+    const test_program program = {
+        .words = {WORD_TARGET, WORD_EXTENT, WORD_PART},
+        .part = "all",
+        TEST_GROUPS(groups)};
+    if (count < 2 || strcmp(arguments[1], "oracle") == 0)
+        return runner_run(&oracle, 1);
+    return runner_main(&program, count, arguments);
 }

@@ -359,6 +359,21 @@ static void run_rows(void)
     assert_int_equal(beyond > 0, far);
 }
 
+/* Some runtimes allow no buffer of more than a part of the memory there is,
+ * and some systems no space that they could not fill. */
+static bool allows_far(void)
+{
+    const cl_ulong wanted = (cl_ulong)1 << 38;
+    cl_ulong most = 0;
+    guarded_area area;
+    clGetDeviceInfo(device.id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most,
+                    &most, NULL);
+    if (most < wanted || !guarded_make(&area, "", (size_t)wanted, true))
+        return false;
+    guarded_free(&area);
+    return true;
+}
+
 static void near_rows(void **state)
 {
     (void)state;
@@ -369,6 +384,10 @@ static void near_rows(void **state)
 static void far_rows(void **state)
 {
     (void)state;
+    if (!allows_far()) {
+        printf("skipped: buffers may not be large enough\n");
+        skip();
+    }
     far = true;
     run_rows();
 }
@@ -398,43 +417,24 @@ static bool uses_host_memory(void)
     return used;
 }
 
-/* Some runtimes allow no buffer of more than a part of the memory there is,
- * and some systems no space that they could not fill. */
-static bool allows_far(void)
-{
-    const cl_ulong wanted = (cl_ulong)1 << 38;
-    cl_ulong most = 0;
-    guarded_area area;
-    clGetDeviceInfo(device.id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most,
-                    &most, NULL);
-    if (most < wanted || !guarded_make(&area, "", (size_t)wanted, true))
-        return false;
-    guarded_free(&area);
-    return true;
-}
-
-/* What of both kinds was asked for and can be; 77 if nothing. */
+/* 77 if the device does not use the host's memory. */
 static int run_kinds(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(near_rows),
-                                       cmocka_unit_test(far_rows)};
-    const bool wants_near = !part_is("far");
-    const bool wants_far = !part_is("near");
-    const bool has_far = allows_far();
+    static const struct CMUnitTest near[] = {cmocka_unit_test(near_rows)};
+    static const struct CMUnitTest far_only[] = {cmocka_unit_test(far_rows)};
+    static const struct CMUnitTest both[] = {cmocka_unit_test(near_rows),
+                                             cmocka_unit_test(far_rows)};
+    static const test_group groups[] = {TEST_GROUP("near", near),
+                                        TEST_GROUP("far", far_only),
+                                        TEST_GROUP(NULL, both)};
     winattn_programs *kept = NULL;
     if (!uses_host_memory()) {
         printf("skipped: the device does not use the host's memory\n");
-        return 77;
+        return TEST_SKIPPED;
     }
-    if (wants_far && !has_far)
-        printf("skipped: buffers may not be large enough for far strides\n");
-    if (!wants_near && !has_far)
-        return 77;
     /* so that each kernel is compiled once */
     winattn_programs_create(device.context, device.id, &kept);
-    const size_t count = wants_near && wants_far && has_far ? 2 : 1;
-    const int failures = _cmocka_run_group_tests("pages", tests + !wants_near,
-                                                 count, NULL, NULL);
+    const int failures = runner_run(groups, sizeof groups / sizeof *groups);
     winattn_programs_destroy(kept);
     return failures;
 }

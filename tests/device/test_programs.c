@@ -20,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "kit/fixture.h"
+#include "kit/runner.h"
 #include "kit/workloads.h"
 #include "program/program_set.h"
 #include "program_cases.h"
@@ -333,9 +333,8 @@ static void run_given(void **state)
 static bool is_by_wgmma(const test_case *c)
 {
     char text[4096];
-    fixture f = set_up_case(c);
-    plan_text(f.plan, text);
-    tear_down(&f);
+    if (!case_describe(&device, c, text))
+        fail_msg("%s", winattn_last_reason());
     if (strstr(text, "the compiler says") ||
         strstr(text, "tensor maps not used"))
         fail_msg("%s", text);

@@ -65,59 +65,49 @@ static storage_kind kind_of(const test_case *c, tensor_id id)
     return is_region ? KIND_U8 : is_single ? KIND_FP32 : kinds[c->dtype];
 }
 
-/* Windows, heads, rows, columns. */
-static void set_extents(size_t extent[4], size_t windows, int heads,
-                        size_t rows, size_t columns)
-{
-    extent[0] = windows;
-    extent[1] = (size_t)heads;
-    extent[2] = rows;
-    extent[3] = columns;
-}
+/* Windows, heads, rows and columns of a tensor without a grid: w windows, m
+ * masks, h heads, g key heads, q queries, k keys, d channels, 1 where there is
+ * no such axis. */
+static const char axes_of[TENSORS][5] = {
+    [T_Q] = "whqd",
+    [T_K] = "wgkd",
+    [T_V] = "wgkd",
+    [T_BIAS] = "1hqk",
+    [T_MASK] = "m1qk",
+    [T_QUERY_REGIONS] = "m1q1",
+    [T_KEY_REGIONS] = "m1k1",
+    [T_LOGIT_SCALE] = "1h11",
+    [T_PAD_K] = "1g1d",
+    [T_PAD_V] = "1g1d",
+    [T_O] = "whqd",
+    [T_LSE] = "whq1",
+    [T_D_O] = "whqd",
+    [T_D_LSE] = "whq1",
+    [T_DQ] = "whqd",
+    [T_DK] = "wgkd",
+    [T_DV] = "wgkd",
+    [T_DBIAS] = "1hqk",
+    [T_D_LOGIT_SCALE] = "1h11",
+    [T_D_PAD_K] = "1g1d",
+    [T_D_PAD_V] = "1g1d",
+};
 
-/* As they are without a grid. */
-static void extents_of(const test_case *c, tensor_id id, size_t extent[4])
+static void set_extents(const test_case *c, tensor_id id, size_t extent[4])
 {
-    const size_t windows = (size_t)c->windows, dim = (size_t)c->dim;
-    const size_t queries = (size_t)c->queries, keys = (size_t)c->keys;
-    const size_t masks = (size_t)c->mask_windows;
-    switch (id) {
-    case T_Q:
-    case T_O:
-    case T_D_O:
-    case T_DQ:
-        set_extents(extent, windows, c->heads, queries, dim);
-        break;
-    case T_K:
-    case T_V:
-    case T_DK:
-    case T_DV:
-        set_extents(extent, windows, c->kv_heads, keys, dim);
-        break;
-    case T_LSE:
-    case T_D_LSE:
-        set_extents(extent, windows, c->heads, queries, 1);
-        break;
-    case T_BIAS:
-    case T_DBIAS:
-        if (case_has_table(c))
-            set_extents(extent, 1, c->heads, (size_t)case_table_entries(c), 1);
-        else
-            set_extents(extent, 1, c->heads, queries, keys);
-        break;
-    case T_MASK:
-        set_extents(extent, masks, 1, queries, keys);
-        break;
-    case T_QUERY_REGIONS:
-    case T_KEY_REGIONS:
-        set_extents(extent, masks, 1, id == T_KEY_REGIONS ? keys : queries, 1);
-        break;
-    case T_LOGIT_SCALE:
-    case T_D_LOGIT_SCALE:
-        set_extents(extent, 1, c->heads, 1, 1);
-        break;
-    default: /* of the padding */
-        set_extents(extent, 1, c->kv_heads, 1, dim);
+    const struct {
+        char axis;
+        int extent;
+    } extents[] = {{'w', c->windows}, {'m', c->mask_windows},
+                   {'h', c->heads},   {'g', c->kv_heads},
+                   {'q', c->queries}, {'k', c->keys},
+                   {'d', c->dim},     {'1', 1}};
+    for (int i = 0; i < 4; i++)
+        for (size_t j = 0; j < sizeof extents / sizeof *extents; j++)
+            if (extents[j].axis == axes_of[id][i])
+                extent[i] = (size_t)extents[j].extent;
+    if ((id == T_BIAS || id == T_DBIAS) && case_has_table(c)) {
+        extent[2] = (size_t)case_table_entries(c);
+        extent[3] = 1;
     }
 }
 
@@ -131,7 +121,7 @@ void data_describe(case_buffers *d)
         t->used = is_used(c, id);
         t->is_output = (!back && (id == T_O || id == T_LSE)) || id >= T_DQ;
         t->kind = kind_of(c, id);
-        extents_of(c, id, t->extent);
+        set_extents(c, id, t->extent);
         t->on_grid = c->grid && has_tokens(id);
         if (!t->on_grid)
             continue;

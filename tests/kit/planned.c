@@ -235,23 +235,14 @@ bool demand_run_buffers(const test_device *device, const case_buffers *data,
 static bool has_kernel(const test_device *device, const test_case *c,
                        const char *name, case_result *result)
 {
-    char text[4096] = "", line[128];
-    case_buffers *data = data_make(c);
-    winattn_plan *plan = NULL;
+    char text[4096], line[128];
+    const bool is_planned = case_describe(device, c, text);
     memset(result, 0, sizeof *result);
-    if (data) {
-        const winattn_desc desc = data_desc(data);
-        if (winattn_plan_create(device->context, device->id, &desc, &plan) ==
-            WINATTN_SUCCESS)
-            winattn_plan_describe(plan, sizeof text, text, NULL);
-    }
-    winattn_plan_destroy(plan);
-    data_free(data);
     snprintf(line, sizeof line, "kernel: %s", name);
     if (strstr(text, line))
         return true;
     snprintf(result->failure, sizeof result->failure, "not by %s: %.300s",
-             name, text[0] ? text : winattn_last_reason());
+             name, is_planned ? text : winattn_last_reason());
     return false;
 }
 

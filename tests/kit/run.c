@@ -157,8 +157,9 @@ static winattn_status fill_by_forward(const test_device *device,
     return status;
 }
 
-bool buffers_fill_given(const test_device *device, case_buffers *d,
-                        const device_buffers *b, case_result *result)
+/* given=2: o and lse are those of a forward pass of the library. */
+static bool fill_given(const test_device *device, case_buffers *d,
+                       const device_buffers *b, case_result *result)
 {
     if (d->c.pass != PASS_BACKWARD || d->c.given != 2)
         return true;
@@ -228,6 +229,23 @@ bool buffers_run(const test_device *device, const case_buffers *d,
     return passed && status == WINATTN_SUCCESS;
 }
 
+bool case_describe(const test_device *device, const test_case *c,
+                   char text[4096])
+{
+    case_buffers *d = data_make(c);
+    winattn_plan *plan = NULL;
+    text[0] = 0;
+    if (d) {
+        const winattn_desc desc = data_desc(d);
+        winattn_plan_create(device->context, device->id, &desc, &plan);
+    }
+    if (plan)
+        winattn_plan_describe(plan, 4096, text, NULL);
+    winattn_plan_destroy(plan);
+    data_free(d);
+    return text[0] != 0;
+}
+
 bool case_run_by(const test_device *device, const test_case *c,
                  case_call *call, const void *how, case_result *result)
 {
@@ -239,7 +257,7 @@ bool case_run_by(const test_device *device, const test_case *c,
     if (!d || !buffers_create(device, d, &b))
         snprintf(result->failure, sizeof result->failure, "out of memory");
     else
-        passed = buffers_fill_given(device, d, &b, result) &&
+        passed = fill_given(device, d, &b, result) &&
                  call(device, d, &b, how, result) &&
                  buffers_check(device->queue, d, &b, result);
     buffers_release(&b);

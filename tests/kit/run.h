@@ -36,6 +36,10 @@ bool case_run(const test_device *device, const test_case *c,
 bool case_repeats(const test_device *device, const test_case *c, int times,
                   case_result *result);
 
+/* What the plan of a case says of itself; false, with "", if there is none. */
+bool case_describe(const test_device *device, const test_case *c,
+                   char text[4096]);
+
 /* Data and buffers of a case, which a call fills and which then are checked;
  * how: what the call takes besides. */
 typedef bool case_call(const test_device *device, const case_buffers *d,
@@ -54,9 +58,6 @@ winattn_forward buffers_forward(const case_buffers *d,
                                 const device_buffers *b);
 winattn_backward buffers_backward(const case_buffers *d,
                                   const device_buffers *b);
-/* given=2: makes o and lse by a forward pass of the library. */
-bool buffers_fill_given(const test_device *device, case_buffers *d,
-                        const device_buffers *b, case_result *result);
 /* Makes the plan and calls it so many times, each time until it is done; the
  * bits must be those of the first time. False, with result->failure, if that
  * does not work out. */

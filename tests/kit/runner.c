@@ -75,6 +75,20 @@ bool has_backward(void)
     return made != WINATTN_UNSUPPORTED_DEVICE;
 }
 
+bool make_parts(cl_device_id parts[2])
+{
+    const cl_device_partition_property one_each[] = {
+        CL_DEVICE_PARTITION_BY_COUNTS, 1, 1,
+        CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+    cl_uint most = 0;
+    /* rusticl 22.3 lacks the other function itself */
+    return clGetDeviceInfo(device.id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES,
+                           sizeof most, &most, NULL) == CL_SUCCESS &&
+           most >= 2 &&
+           clCreateSubDevices(device.id, one_each, 2, parts, NULL) ==
+               CL_SUCCESS;
+}
+
 /* ---- Cases ---- */
 
 void announce(const char *format, ...)

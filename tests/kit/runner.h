@@ -76,6 +76,8 @@ bool device_is_pocl(void);
 bool keeps_barriers(void);
 /* False of a device that ends loops early. */
 bool has_backward(void);
+/* Two parts of it, to be released. False: it has none. */
+bool make_parts(cl_device_id parts[2]);
 
 /* Prints what is about to run, where WINATTN_TEST_VERBOSE is set. */
 void announce(const char *format, ...) __attribute__((format(printf, 1, 2)));
