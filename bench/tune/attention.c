@@ -208,24 +208,23 @@ bool attention_open(attention *a, const bench_device *device,
                     const wa_device *capabilities, const test_case *c,
                     bench_pass pass, const char *shape)
 {
-    static const subject functions = {.open = open_call,
-                                      .close = close_call,
-                                      .takes_row = takes_row,
-                                      .error = error_of,
-                                      .is_shape = is_shape,
-                                      .print_row = print_row,
-                                      .is_legal = is_legal,
-                                      .collect = collect};
     test_case own = *c;
     memset(a, 0, sizeof *a);
     subject *s = &a->s;
-    *s = functions;
-    s->device = device;
-    s->capabilities = capabilities;
-    s->enqueue = call_pass[pass];
-    s->bytes = workload_bytes(c, pass);
-    s->operations = workload_operations(c, pass);
-    s->promised = promised_error(c->dtype);
+    *s = (subject){.device = device,
+                   .capabilities = capabilities,
+                   .bytes = workload_bytes(c, pass),
+                   .operations = workload_operations(c, pass),
+                   .promised = promised_error(c->dtype),
+                   .open = open_call,
+                   .close = close_call,
+                   .enqueue = call_pass[pass],
+                   .takes_row = takes_row,
+                   .error = error_of,
+                   .is_shape = is_shape,
+                   .is_legal = is_legal,
+                   .print_row = print_row,
+                   .collect = collect};
     if (shape) {
         s->kind = kernel_of_shape(shape, pass);
         own.tier = kernel_of(s) == WA_MATRIX_FORWARD ||

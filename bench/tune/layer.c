@@ -391,22 +391,21 @@ bool layer_subject_open(layer_subject *a, const bench_device *device,
                         const wa_device *capabilities, const bench_layer *l,
                         winattn_dtype dtype, winattn_tier tier)
 {
-    static const subject functions = {.open = open_call,
-                                      .close = close_call,
-                                      .enqueue = layer_enqueue,
-                                      .takes_row = takes_row,
-                                      .error = error_of,
-                                      .is_shape = is_shape,
-                                      .print_row = print_row,
-                                      .is_legal = is_legal,
-                                      .collect = collect};
     memset(a, 0, sizeof *a);
     subject *s = &a->s;
-    *s = functions;
-    s->device = device;
-    s->capabilities = capabilities;
-    s->operations = 2.0 * (double)l->rows * l->in * l->out;
-    s->promised = promised_error((int)dtype);
+    *s = (subject){.device = device,
+                   .capabilities = capabilities,
+                   .operations = 2.0 * (double)l->rows * l->in * l->out,
+                   .promised = promised_error((int)dtype),
+                   .open = open_call,
+                   .close = close_call,
+                   .enqueue = layer_enqueue,
+                   .takes_row = takes_row,
+                   .error = error_of,
+                   .is_shape = is_shape,
+                   .is_legal = is_legal,
+                   .print_row = print_row,
+                   .collect = collect};
     a->l = l;
     a->desc = layer_desc(l, dtype);
     a->desc.tier = tier;

@@ -171,10 +171,11 @@ static winattn_status build(winattn_linear_plan *plan,
                            row_bytes(plan), call_first, plan);
 }
 
-static winattn_status create(cl_context context, cl_device_id device,
-                             const winattn_linear_desc *desc,
-                             const wa_linear_shape *shape,
-                             winattn_linear_plan **result)
+winattn_status wa_linear_plan_with_shape(cl_context context,
+                                         cl_device_id device,
+                                         const winattn_linear_desc *desc,
+                                         const wa_linear_shape *shape,
+                                         winattn_linear_plan **result)
 {
     WA_TRY(wa_models_begin());
     if (!result)
@@ -204,16 +205,7 @@ winattn_status winattn_linear_plan_create(cl_context context,
                                           const winattn_linear_desc *desc,
                                           winattn_linear_plan **plan)
 {
-    return create(context, device, desc, NULL, plan);
-}
-
-winattn_status wa_linear_plan_with_shape(cl_context context,
-                                         cl_device_id device,
-                                         const winattn_linear_desc *desc,
-                                         const wa_linear_shape *shape,
-                                         winattn_linear_plan **plan)
-{
-    return create(context, device, desc, shape, plan);
+    return wa_linear_plan_with_shape(context, device, desc, NULL, plan);
 }
 
 void winattn_linear_plan_destroy(winattn_linear_plan *plan)

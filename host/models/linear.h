@@ -50,8 +50,8 @@ winattn_status wa_linear_append_as(const winattn_linear_plan *plan,
                                    wa_linear_kernel_id id,
                                    wa_kernel_chain *chain);
 
-/* A plan with a shape of the caller's, which is not NULL, for tests and
- * measurements: desc->tier says of which tier. (linear.c) */
+/* A plan with a shape of the caller's, for tests and measurements: desc->tier
+ * says of which tier. NULL: with its own. (linear.c) */
 winattn_status wa_linear_plan_with_shape(cl_context context,
                                          cl_device_id device,
                                          const winattn_linear_desc *desc,

@@ -250,6 +250,11 @@ static size_t folder_length(const char *path)
     return length;
 }
 
+char *wa_file_beside(const char *path, const char *name)
+{
+    return join(path, folder_length(path), name);
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     const size_t length = strlen(text), most = strlen(end);
@@ -299,7 +304,7 @@ static winattn_status open_shard(const char *path,
                                  wa_safetensors **shard)
 {
     wa_file_map map;
-    char *own = join(path, folder_length(path), entries->shard);
+    char *own = wa_file_beside(path, entries->shard);
     if (!own)
         return wa_fail_memory();
     const wa_file_answer answer = wa_file_map_open(own, &map);

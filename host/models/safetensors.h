@@ -54,6 +54,10 @@ const char *wa_safetensors_path(const wa_safetensors *file);
 winattn_status wa_safetensors_read(const unsigned char *bytes, size_t size,
                                    wa_safetensors **file);
 
+/* The path of another file in the same folder, to be freed; NULL: out of
+ * memory. */
+char *wa_file_beside(const char *path, const char *name);
+
 /* NULL is fine. */
 void wa_safetensors_close(wa_safetensors *file);
 

@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "models/swin_keys.h"
 
-#define PATH_SIZE 4096
 /* of 21,841 classes the names alone are 2 MB */
 #define FILE_MOST ((size_t)6 << 20)
 
@@ -20,7 +19,8 @@ static bool is_missing(const char *path)
 {
     errno = 0;
     FILE *file = fopen(path, "rb");
-    const bool missing = !file && (errno == ENOENT || errno == ENOTDIR);
+    const bool missing = !file && (errno == ENOENT || errno == ENOTDIR ||
+                                   errno == ENAMETOOLONG);
     if (file)
         fclose(file);
     return missing;
@@ -30,36 +30,30 @@ static bool is_missing(const char *path)
 static winattn_status read_text(const char *path, const char *name,
                                 char **text)
 {
-    char beside_path[PATH_SIZE];
     wa_file_map map;
-    size_t folder = strlen(path);
+    char *beside_path = wa_file_beside(path, name);
     *text = NULL;
-    while (folder > 0 && path[folder - 1] != '/' && path[folder - 1] != '\\')
-        folder--;
-    const int length = snprintf(beside_path, sizeof beside_path, "%.*s%s",
-                                (int)folder, path, name);
-    if (folder >= PATH_SIZE || length < 0 || length >= PATH_SIZE)
-        return WINATTN_SUCCESS;
+    if (!beside_path)
+        return wa_fail_memory();
     const wa_file_answer answer = wa_file_map_open(beside_path, &map);
+    const bool missing = answer != WA_FILE_READ && is_missing(beside_path);
+    free(beside_path);
     if (answer == WA_FILE_NO_MEMORY)
         return wa_fail_memory();
+    if (missing)
+        return WINATTN_SUCCESS;
     if (answer != WA_FILE_READ)
-        return is_missing(beside_path)
-                   ? WINATTN_SUCCESS
-                   : wa_fail(WINATTN_INVALID_FILE,
-                             "%s beside the file cannot be read", name);
+        return wa_fail(WINATTN_INVALID_FILE,
+                       "%s beside the file cannot be read", name);
     winattn_status status = WINATTN_SUCCESS;
     if (map.size > FILE_MOST)
         status = wa_fail(WINATTN_INVALID_FILE,
                          "%s beside the file has %zu bytes, more than %zu",
                          name, map.size, FILE_MOST);
-    else if (!(*text = malloc(map.size + 1)))
+    else if (!(*text = calloc(map.size + 1, 1)))
         status = wa_fail_memory();
-    if (*text) {
-        memcpy(*text, map.bytes ? map.bytes : (const unsigned char *)"",
-               map.size);
-        (*text)[map.size] = 0;
-    }
+    else if (map.bytes)
+        memcpy(*text, map.bytes, map.size);
     wa_file_map_close(&map);
     return status;
 }

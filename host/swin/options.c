@@ -11,6 +11,7 @@
 #define MOST_SIDE 16384u
 #define MOST_BATCH 65536u
 #define MOST_WINDOW 64u
+#define SQUARE 1u
 #define DEFAULT_TOP 5
 #define DEFAULT_SECONDS 2.0
 
@@ -86,7 +87,7 @@ struct option {
     const char *name;
     option_reader *read; /* NULL: nothing follows, and a flag is set */
     size_t at, given;    /* of struct options; given: of a flag, or 0 */
-    cl_uint most;        /* of numbers */
+    cl_uint most; /* of numbers; of a size SQUARE, or N is its shorter side */
     const char *const *names;
 };
 
@@ -159,15 +160,7 @@ static bool read_sides(const char **text, cl_uint most, bool is_square,
 static bool read_size(const option *o, const char *text, void *to)
 {
     const char *at = text;
-    return (read_sides(&at, MOST_SIDE, true, to) && !*at) ||
-           complain(o->name, text, "a size, N or HxW");
-}
-
-/* "N" is of the shorter side. */
-static bool read_resize(const option *o, const char *text, void *to)
-{
-    const char *at = text;
-    return (read_sides(&at, MOST_SIDE, false, to) && !*at) ||
+    return (read_sides(&at, MOST_SIDE, o->most == SQUARE, to) && !*at) ||
            complain(o->name, text, "a size, N or HxW");
 }
 
@@ -226,7 +219,7 @@ static const option all[] = {
     {"--position-window", read_windows, AT(position_window), 0, 0, NULL},
     {"--patch", read_number, AT(patch), 0, MOST_WINDOW, NULL},
     {"--rules", read_name, AT(rules), 0, 0, rules_names},
-    {"--image", read_size, AT(image), 0, 0, NULL},
+    {"--image", read_size, AT(image), 0, SQUARE, NULL},
     {"--no-config", NULL, AT(no_config), 0, 0, NULL},
     {"--classes", read_text, AT(classes), 0, 0, NULL},
     {"--top", read_number, AT(top), 0, 1000, NULL},
@@ -237,8 +230,8 @@ static const option all[] = {
     {"--batch", read_number, AT(batch), 0, MOST_BATCH, NULL},
     {"--stages", read_text, AT(stages), 0, 0, NULL},
     {"--logits", read_text, AT(logits), 0, 0, NULL},
-    {"--resize", read_resize, AT(resize), 0, 0, NULL},
-    {"--crop", read_size, AT(crop), 0, 0, NULL},
+    {"--resize", read_size, AT(resize), 0, 0, NULL},
+    {"--crop", read_size, AT(crop), 0, SQUARE, NULL},
     {"--filter", read_name, AT(filter), AT(has_filter), 0, filter_names},
     {"--no-orientation", NULL, AT(as_stored), 0, 0, NULL},
     {"--mean", read_colours, AT(mean), AT(has_mean), 0, NULL},
