@@ -9,7 +9,7 @@
 #include "command/options.h"
 #include "compare/unfused.h"
 #include "measure/accuracy.h"
-#include "measure/call.h"
+#include "measure/workload.h"
 
 #define SAMPLES 6
 /* Calls that a measurement makes at least, with those that warm up. */

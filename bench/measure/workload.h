@@ -70,4 +70,29 @@ double workload_operations(const test_case *c, bench_pass pass);
 /* The oracle's problem of one window-head, without its tensors. */
 oracle_problem workload_oracle(const test_case *c);
 
+/* ---- Calls: a plan and its workspace, on the tensors of a workload ---- */
+
+typedef struct bench_call {
+    const workload *w; /* may be set later than the rest */
+    winattn_plan *plan;
+    winattn_tensor workspace;
+    size_t workspace_size;
+} bench_call;
+
+/* A call is closed even if this fails. */
+winattn_status call_open(const bench_device *device, const test_case *c,
+                         cl_bitfield passes, bench_call *call);
+void call_close(bench_call *call);
+
+/* What is behind `name`, such as "tier: ", in winattn_plan_describe's line
+ * that starts so; "" if there is none. */
+void call_described(const winattn_plan *plan, const char *name, char *value,
+                    size_t size);
+
+/* What enqueues each pass; its `data` is a bench_call. */
+extern bench_enqueue *const call_pass[BENCH_PASSES];
+
+/* Gives the first so many sets the o and lse that a backward pass takes. */
+winattn_status call_provide_outputs(const workload *w, int sets);
+
 #endif

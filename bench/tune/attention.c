@@ -10,7 +10,7 @@
 #include "kit/run.h"
 #include "kit/shapes.h"
 #include "measure/accuracy.h"
-#include "measure/call.h"
+#include "measure/workload.h"
 #include "plan/tuning.h"
 
 /* Window-heads that are compared with the oracle. */

@@ -116,7 +116,7 @@ bool wa_linear_plan_tier(const wa_linear_problem *problem,
 #define WA_LINEAR_BY_MODEL "from a model of the device"
 #define WA_LINEAR_GIVEN "given by the caller"
 
-/* Completes a kernel of the tier for its shape. (linear_kernel.c) */
+/* Completes a kernel of the tier for its shape. (linear_plan.c) */
 void wa_linear_write_kernel(const wa_linear_problem *problem,
                             const wa_device *device, winattn_tier tier,
                             const wa_linear_shape *shape,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Stands for safetensors_header.c and swin_beside.c in a build without cJSON.
+ * Stands for safetensors_header.c and swin_keys.c in a build without cJSON.
  */
 #include "base/status.h"
 #include "models/safetensors_header.h"

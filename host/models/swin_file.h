@@ -129,7 +129,7 @@ uint64_t wa_position_steps(const wa_swin_config *config, uint32_t stage,
  * measured in those of `position_window`. */
 double wa_log_coordinate(int difference, uint32_t position_window);
 
-/* ---- What stands beside a file of weights (swin_beside.c) ---- */
+/* ---- What stands beside a file of weights (swin_keys.c) ---- */
 
 /* What such files say; zeros: nothing. Windows are those that the model was
  * asked for, which its maps may bound. */

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pixels of a picture: what they may cost, and where they go. */
+ * Pixels of a picture: what they may cost, and where they go; and which kind
+ * of picture a file is. */
 #include "swin/picture.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "swin/files.h"
 
 /* Deflate makes 1032 bytes of one, at most, and PNG has up to 8 pixels in
  * these; a JPEG's blocks of 256 pixels take a bit at least. */
@@ -121,4 +126,134 @@ void picture_free(picture *p)
 {
     free(p->pixels);
     p->pixels = NULL;
+}
+
+/* ---- Files ---- */
+
+typedef bool decoder(const unsigned char *bytes, size_t size, picture *p,
+                     char reason[REASON_SIZE]);
+
+#define LONGEST_START 8
+
+typedef struct kind {
+    unsigned char start[LONGEST_START];
+    size_t length;
+    const char *name;
+    decoder *decode; /* NULL: not in this build */
+    unsigned (*orientation)(const unsigned char *bytes, size_t size);
+} kind;
+
+static const kind kinds[] = {
+    {{'P', '6'}, 2, "PPM", ppm_decode, NULL},
+    {{'P', '5'}, 2, "PGM", ppm_decode, NULL},
+#ifdef SWIN_HAS_PNG
+    {{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'},
+     8,
+     "PNG",
+     png_decode,
+     png_orientation},
+#else
+    {{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}, 8, "PNG", NULL, NULL},
+#endif
+#ifdef SWIN_HAS_JPEG
+    {{0xff, 0xd8, 0xff}, 3, "JPEG", jpeg_decode, jpeg_orientation},
+#else
+    {{0xff, 0xd8, 0xff}, 3, "JPEG", NULL, NULL},
+#endif
+};
+
+/* NULL: it is none that can be read; reason says why. */
+static const kind *kind_of(const unsigned char *bytes, size_t size,
+                           char *reason, size_t reason_size)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (size < kinds[i].length ||
+            memcmp(bytes, kinds[i].start, kinds[i].length) != 0)
+            continue;
+        if (kinds[i].decode)
+            return &kinds[i];
+        snprintf(reason, reason_size,
+                 "it is a %s, which this program was built without",
+                 kinds[i].name);
+        return NULL;
+    }
+    snprintf(reason, reason_size, "it is no PPM (P6, P5), PNG or JPEG");
+    return NULL;
+}
+
+static bool is_picture(const unsigned char *start, size_t size, char *reason,
+                       size_t reason_size)
+{
+    return kind_of(start, size, reason, reason_size) != NULL;
+}
+
+bool picture_decode(const unsigned char *bytes, size_t size, bool upright,
+                    picture *p, char reason[REASON_SIZE])
+{
+    const kind *k = kind_of(bytes, size, reason, REASON_SIZE);
+    *p = (picture){.orientation = 1};
+    if (k && upright && k->orientation)
+        p->orientation = k->orientation(bytes, size);
+    if (k && k->decode(bytes, size, p, reason))
+        return true;
+    picture_free(p);
+    return false;
+}
+
+bool picture_read(const char *path, bool upright, picture *p,
+                  char reason[REASON_SIZE])
+{
+    size_t size;
+    unsigned char *bytes = read_file(path, PICTURE_FILE_MOST, is_picture,
+                                     &size, reason, REASON_SIZE);
+    *p = (picture){0};
+    if (!bytes)
+        return false;
+    const bool read = picture_decode(bytes, size, upright, p, reason);
+    free(bytes);
+    return read;
+}
+
+/* ---- EXIF's orientation: an entry of the first directory of a TIFF ---- */
+
+#define HEAD_SIZE 8u
+#define ENTRY_SIZE 12u
+#define TAG_ORIENTATION 0x0112u
+
+static uint32_t number(const unsigned char *at, size_t size, bool is_little)
+{
+    uint32_t value = 0;
+    for (size_t i = 0; i < size; i++)
+        value = value << 8 | at[is_little ? size - 1 - i : i];
+    return value;
+}
+
+/* What an entry with one whole number has; 0: it has something else. */
+static uint32_t value_of(const unsigned char *entry, bool is_little)
+{
+    static const size_t sizes[] = {[1] = 1, [3] = 2, [4] = 4}; /* of types */
+    const uint32_t type = number(entry + 2, 2, is_little);
+    if (type >= sizeof sizes / sizeof *sizes ||
+        number(entry + 4, 4, is_little) != 1)
+        return 0;
+    return number(entry + 8, sizes[type], is_little);
+}
+
+unsigned exif_orientation(const unsigned char *block, size_t size)
+{
+    uint32_t found = 0;
+    if (size < HEAD_SIZE + 2 ||
+        (memcmp(block, "II*\0", 4) != 0 && memcmp(block, "MM\0*", 4) != 0))
+        return 1;
+    const bool is_little = block[0] == 'I';
+    const size_t directory = number(block + 4, 4, is_little);
+    if (directory > size - 2)
+        return 1;
+    const size_t said = number(block + directory, 2, is_little);
+    const size_t there = (size - 2 - directory) / ENTRY_SIZE;
+    const unsigned char *entry = block + directory + 2;
+    for (size_t i = 0; i < said && i < there; i++, entry += ENTRY_SIZE)
+        if (number(entry, 2, is_little) == TAG_ORIENTATION)
+            found = value_of(entry, is_little);
+    return found >= 1 && found <= 8 ? found : 1;
 }

@@ -61,7 +61,7 @@ unsigned jpeg_orientation(const unsigned char *bytes, size_t size);
  * does; 1 where it says none, or none that there is. */
 unsigned exif_orientation(const unsigned char *block, size_t size);
 
-/* ---- Files (picture_file.c) ---- */
+/* ---- Files ---- */
 
 /* Files are not larger than that, in bytes. */
 #define PICTURE_FILE_MOST ((size_t)1 << 30)
