@@ -27,68 +27,57 @@ const char *const option_tiers[4] = {"auto", "cpu", "local", "matrix"};
 const char *const option_passes[BENCH_PASSES] = {"forward", "backward",
                                                  "both"};
 
-static void usage_of_runs(FILE *to)
-{
-    fputs(
-        "  --seconds N          of the whole run, 160 by default; large\n"
-        "                       cases are shrunk to fit, and named so\n"
-        "  --whole              shrinks nothing\n"
-        "  --no-unfused         no comparison with CLBlast\n"
-        "  --regime WHICH       how rows are timed: batches (by default, one\n"
-        "                       after the other) or burst (of 20 calls, or\n"
-        "                       as many as take 10 ms, after a pause)\n"
-        "  --replay             prints the command that repeats each row\n"
-        "  --log FILE           takes what drivers and compilers print, "
-        "which\n"
-        "                       else stands between the rows\n"
-        "  --json FILE          takes the results, for bench/merge\n"
-        "\n"
-        "--device, --case, --cases, --dtype, --pass may stand several "
-        "times.\n"
-        "Exits with 1 if a call failed or gave a wrong result, or if a case "
-        "that is\n"
-        "named has no result on any device; with 2 if an option makes no "
-        "sense. What is\n"
-        "not supported or does not fit into memory or time is no failure.\n",
-        to);
-}
-
-static void usage(FILE *to)
-{
-    fputs(
-        "winattn-bench [OPTION ...] compares the OpenCL devices of a machine\n"
-        "\n"
-        "  --list               shows devices and cases\n"
-        "  --device TEXT        devices whose \"platform / name\" holds TEXT\n"
-        "  --case NAME          a case of the list, or `all`\n"
-        "  --case 'FIELD=VALUE ...'  a case of your own, for instance\n"
-        "                       'windows=64 heads=3 queries=49 dim=32'\n"
-        "                       or with a grid:\n"
-        "                       'grid=2 size=56x56 window=7x7 shift=3x3 "
-        "batch=64\n"
-        "                       heads=3 dim=32 layout=packed mask=shift "
-        "bias=table_same'\n"
-        "  --cases FILE         the cases on the lines of a file\n"
-        "  --dtype TYPE         fp32, fp16 or bf16; without --case and "
-        "--cases\n"
-        "                       bf16 is measured of one case unless asked "
-        "for\n"
-        "  --pass PASS,...      forward, backward (all gradients, o and lse "
-        "given)\n"
-        "                       or both, one after the other; by default "
-        "forward,\n"
-        "                       and without --case and --cases backward, too, "
-        "of a few\n"
-        "                       cases\n"
-        "  --tier TIER          cpu, local or matrix (fp16 and bf16; fp32 "
-        "forward\n"
-        "                       with --tf32) instead of the plan's choice\n"
-        "  --tf32               lets matrix units multiply fp32 as TF32, like "
-        "tf32=1\n"
-        "                       in a case\n",
-        to);
-    usage_of_runs(to);
-}
+static const char help[] =
+    "winattn-bench [OPTION ...] compares the OpenCL devices of a machine\n"
+    "\n"
+    "  --list               shows devices and cases\n"
+    "  --device TEXT        devices whose \"platform / name\" holds TEXT\n"
+    "  --case NAME          a case of the list, or `all`\n"
+    "  --case 'FIELD=VALUE ...'  a case of your own, for instance\n"
+    "                       'windows=64 heads=3 queries=49 dim=32'\n"
+    "                       or with a grid:\n"
+    "                       'grid=2 size=56x56 window=7x7 shift=3x3 "
+    "batch=64\n"
+    "                       heads=3 dim=32 layout=packed mask=shift "
+    "bias=table_same'\n"
+    "  --cases FILE         the cases on the lines of a file\n"
+    "  --dtype TYPE         fp32, fp16 or bf16; without --case and "
+    "--cases\n"
+    "                       bf16 is measured of one case unless asked "
+    "for\n"
+    "  --pass PASS,...      forward, backward (all gradients, o and lse "
+    "given)\n"
+    "                       or both, one after the other; by default "
+    "forward,\n"
+    "                       and without --case and --cases backward, too, "
+    "of a few\n"
+    "                       cases\n"
+    "  --tier TIER          cpu, local or matrix (fp16 and bf16; fp32 "
+    "forward\n"
+    "                       with --tf32) instead of the plan's choice\n"
+    "  --tf32               lets matrix units multiply fp32 as TF32, like "
+    "tf32=1\n"
+    "                       in a case\n"
+    "  --seconds N          of the whole run, 160 by default; large\n"
+    "                       cases are shrunk to fit, and named so\n"
+    "  --whole              shrinks nothing\n"
+    "  --no-unfused         no comparison with CLBlast\n"
+    "  --regime WHICH       how rows are timed: batches (by default, one\n"
+    "                       after the other) or burst (of 20 calls, or\n"
+    "                       as many as take 10 ms, after a pause)\n"
+    "  --replay             prints the command that repeats each row\n"
+    "  --log FILE           takes what drivers and compilers print, "
+    "which\n"
+    "                       else stands between the rows\n"
+    "  --json FILE          takes the results, for bench/merge\n"
+    "\n"
+    "--device, --case, --cases, --dtype, --pass may stand several "
+    "times.\n"
+    "Exits with 1 if a call failed or gave a wrong result, or if a case "
+    "that is\n"
+    "named has no result on any device; with 2 if an option makes no "
+    "sense. What is\n"
+    "not supported or does not fit into memory or time is no failure.\n";
 
 bool options_choose(const char *const *names, size_t count, const char *name,
                     int *index)
@@ -212,7 +201,7 @@ static bool read_value(const char *name, const char *value, options *o)
     if (file)
         *file = value;
     else
-        usage(stderr);
+        fputs(help, stderr);
     return file != NULL;
 }
 
@@ -225,13 +214,13 @@ options_result options_read(int count, char **texts, options *o)
     for (int i = 1; i < count; i++) {
         const char *name = texts[i];
         if (strcmp(name, "--help") == 0) {
-            usage(stdout);
+            fputs(help, stdout);
             return OPTIONS_HELP;
         }
         if (read_flag(name, o))
             continue;
         if (i + 1 == count) {
-            usage(stderr);
+            fputs(help, stderr);
             return OPTIONS_WRONG;
         }
         if (!read_value(name, texts[++i], o))

@@ -16,14 +16,6 @@
 
 /* ---- What is asked for ---- */
 
-static bool write_file(const options *o, FILE *error, const report *r)
-{
-    if (!o->json || report_write_json(r, o->json))
-        return true;
-    fprintf(error, "cannot write %s\n", o->json);
-    return false;
-}
-
 /* A device may lack what a case needs, as the rows say; but a case that was
  * asked for by name should have a result somewhere, and no call may fail. */
 static bool is_good(const options *o, FILE *error, const report *r)
@@ -95,7 +87,10 @@ static int compare_devices(const options *o, const bench_screen *screen,
     report r;
     report_start(&r);
     bool good = comparison_run(o, screen, ids, names, count, &r);
-    good = write_file(o, screen->error, &r) && good;
+    if (o->json && !report_write_json(&r, o->json)) {
+        fprintf(screen->error, "cannot write %s\n", o->json);
+        good = false;
+    }
     print_end(o, screen->out, &r);
     good = is_good(o, screen->error, &r) && good;
     report_free(&r);

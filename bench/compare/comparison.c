@@ -51,27 +51,17 @@ static double seconds_left(const run_state *run)
     return run->o->seconds - (now_seconds() - run->start);
 }
 
-/* What is left of the present device's time. What it does not need, the next
- * one gets. */
-static double device_left(const run_state *run)
-{
-    return run->device_end - now_seconds();
-}
-
-static bool time_is_over(const run_state *run)
-{
-    const options *o = run->o;
-    const double most = fmax(MOST_OVERTIME * o->seconds, LEAST_OVERTIME);
-    return o->shrinks && !o->names_cases && seconds_left(run) < -most;
-}
-
-/* What timed calls of the present unit may take; negative: leave it out. */
+/* What timed calls of the present unit may take; negative: leave it out. What
+ * the present device does not need, the next one gets. */
 static double timed_share(const run_state *run)
 {
-    const double timed = schedule_timed(&run->plan, device_left(run));
-    if (time_is_over(run))
+    const options *o = run->o;
+    const double left = run->device_end - now_seconds();
+    const double timed = schedule_timed(&run->plan, left);
+    const double most = fmax(MOST_OVERTIME * o->seconds, LEAST_OVERTIME);
+    if (o->shrinks && !o->names_cases && seconds_left(run) < -most)
         return -1;
-    return run->o->shrinks ? timed : fmax(timed, SCHEDULE_LEAST);
+    return o->shrinks ? timed : fmax(timed, SCHEDULE_LEAST);
 }
 
 /* The present unit, which began at `start`, is over. */

@@ -101,14 +101,6 @@ static void plan_refused(const winattn_plan *plan, bench_pass pass,
     }
 }
 
-/* How many calls a measurement is expected to make. */
-static int calls_of(const bench_device *device, const test_case *c,
-                    bench_pass pass, double seconds, double efficiency)
-{
-    const double expected = floor_seconds(device, c, pass) / efficiency;
-    return (int)fmin(ceil(seconds / expected) + LEAST_CALLS, 1e6);
-}
-
 void row_describe(const test_case *c, bench_pass pass, report_row *row)
 {
     case_print(c, row->text, sizeof row->text);
@@ -180,7 +172,8 @@ void row_measure(const bench_device *device, const test_case *c,
         WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD};
     workload w;
     bench_call timed;
-    const int calls = calls_of(device, c, pass, seconds, efficiency);
+    const double expected = floor_seconds(device, c, pass) / efficiency;
+    const int calls = (int)fmin(ceil(seconds / expected) + LEAST_CALLS, 1e6);
     row_describe(c, pass, row);
     const winattn_status status = call_open(device, c, passes[pass], &timed);
     if (status != WINATTN_SUCCESS) {

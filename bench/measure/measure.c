@@ -97,14 +97,6 @@ static double batch(const bench_device *device, bench_enqueue *enqueue,
     return (now_seconds() - start) / calls;
 }
 
-/* Nothing is to be computed so long. */
-static void pause_for(double seconds)
-{
-    const double end = now_seconds() + seconds;
-    while (now_seconds() < end)
-        ;
-}
-
 double measure_calls(const bench_device *device, bench_enqueue *enqueue,
                      void *data, double budget)
 {
@@ -136,7 +128,10 @@ double measure_calls(const bench_device *device, bench_enqueue *enqueue,
         if (batches == 0 && now_seconds() - start > budget)
             return times[0];
         if (device->regime == REGIME_BURST) {
-            pause_for(BURST_PAUSE);
+            /* nothing is to be computed so long */
+            for (const double end = now_seconds() + BURST_PAUSE;
+                 now_seconds() < end;)
+                ;
             /* wakes host and device */
             if (batch(device, enqueue, data, 1, &round) < 0)
                 return -1;

@@ -177,15 +177,10 @@ void table_print_row(FILE *to, const report *r, const report_row *row)
 
 /* ---- Summaries ---- */
 
+/* ---- Summaries ---- */
+
 /* More do not fit on the screen. */
 #define MOST_DEVICES 3
-
-static size_t shown(const report *r)
-{
-    return r->device_count < MOST_DEVICES ? r->device_count : MOST_DEVICES;
-}
-
-/* ---- Devices ---- */
 
 static void print_device(FILE *to, const report *r, size_t d)
 {
@@ -226,7 +221,8 @@ static void print_means(FILE *to, const report *r, size_t d, const char *name,
 
 void summary_print_devices(FILE *to, const report *r)
 {
-    const size_t count = shown(r);
+    const size_t count =
+        r->device_count < MOST_DEVICES ? r->device_count : MOST_DEVICES;
     table_print_line(to, "\n%-58s %7s %10s", "Summary", "copy", "mult.-add");
     table_print_line(to, "%-58s %7s %10s", "", "GB/s", "GFLOP/s");
     for (size_t d = 0; d < count; d++)

@@ -46,12 +46,6 @@ static void comparison_open(runner *r, const winattn_swin_weights *weights,
                  reason[0] ? reason : winattn_status_name(status));
 }
 
-static void comparison_close(comparison *c)
-{
-    unfused_destroy(c->model);
-    *c = (comparison){0};
-}
-
 static bool comparison_call(void *data)
 {
     const comparison *c = data;
@@ -204,23 +198,16 @@ static double weight_bytes(const runner *r)
     return at ? strtod(at + sizeof name - 1, NULL) : 0;
 }
 
-static void print_memory(const runner *r)
-{
-    const double weights = weight_bytes(r);
-    const double all = weights + (double)r->buffer_bytes;
-    printf("  memory: %.1f MiB, of which weights %.1f MiB\n", all / MEBIBYTE,
-           weights / MEBIBYTE);
-}
-
 /* What is measured in turn. */
 typedef enum timed { WHOLE, UNFUSED, TIMED } timed;
 
 static void print_times(const runner *r, const timing *all)
 {
-    const double whole = all[WHOLE].median;
+    const double whole = all[WHOLE].median, weights = weight_bytes(r);
     printf("batch %u: %.3f ms, %.1f pictures/s\n", (unsigned)r->batch,
            1e3 * whole, r->batch / whole);
-    print_memory(r);
+    printf("  memory: %.1f MiB, of which weights %.1f MiB\n",
+           (weights + (double)r->buffer_bytes) / MEBIBYTE, weights / MEBIBYTE);
 }
 
 static void print_unfused(const comparison *c, const timing *all,
@@ -275,7 +262,7 @@ static bool measure_batch(const options *o, const swin_device *device,
     if (!o->no_unfused)
         comparison_open(&r, weights, &c);
     const bool good = measure_runner(o, &r, &c);
-    comparison_close(&c);
+    unfused_destroy(c.model);
     runner_close(&r);
     return good;
 }
