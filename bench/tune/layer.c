@@ -125,15 +125,6 @@ static bool allocate(layer_run *r, layer_tensor *t, size_t count,
     return error == CL_SUCCESS;
 }
 
-static void layer_close(layer_run *r)
-{
-    for (int i = 0; i < LAYER_TENSORS; i++) {
-        free(r->tensor[i].bytes);
-        if (r->tensor[i].mem)
-            clReleaseMemObject(r->tensor[i].mem);
-    }
-}
-
 static bool open_tensors(layer_run *r)
 {
     const bench_layer *l = r->l;
@@ -270,22 +261,15 @@ static const layer_subject *of(const subject *s)
 
 /* ---- What is meant ---- */
 
-/* Pictures of a text that names Swin's layers; 0: it does not. */
-static unsigned batch_of(const char *text)
+int layers_read(const char *text, bench_layer layers[MOST_LAYERS])
 {
     char *end;
     if (strncmp(text, SWIN, strlen(SWIN)) != 0)
-        return 0;
+        return text[0] >= '1' && text[0] <= '9' && layer_read(text, layers);
     const unsigned long batch = strtoul(text + strlen(SWIN), &end, 10);
-    return *end == 0 && batch <= MOST_BATCH ? (unsigned)batch : 0;
-}
-
-int layers_read(const char *text, bench_layer layers[MOST_LAYERS])
-{
-    const unsigned batch = batch_of(text);
-    if (batch)
-        return layer_swin(batch, layers, MOST_LAYERS);
-    return text[0] >= '1' && text[0] <= '9' && layer_read(text, layers);
+    return *end == 0 && batch > 0 && batch <= MOST_BATCH
+               ? layer_swin((unsigned)batch, layers, MOST_LAYERS)
+               : 0;
 }
 
 /* ---- Plans and calls ---- */
@@ -431,6 +415,10 @@ bool layer_subject_open(layer_subject *a, const bench_device *device,
 
 void layer_subject_close(layer_subject *a)
 {
-    layer_close(&a->run);
+    for (int i = 0; i < LAYER_TENSORS; i++) {
+        free(a->run.tensor[i].bytes);
+        if (a->run.tensor[i].mem)
+            clReleaseMemObject(a->run.tensor[i].mem);
+    }
     winattn_linear_plan_destroy(a->own);
 }

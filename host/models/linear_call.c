@@ -125,17 +125,6 @@ static winattn_status check_strides(const wa_linear_problem *p,
     return complete_stride("y_stride", &own->y_stride, p->out);
 }
 
-static winattn_status check_workspace(const winattn_linear_plan *plan,
-                                      const winattn_linear *own,
-                                      uint64_t *start)
-{
-    const uint64_t bytes = wa_linear_workspace(plan, own->rows);
-    return bytes == 0 ? WINATTN_SUCCESS
-                      : wa_check_workspace(&own->workspace,
-                                           wa_session_context(plan->session),
-                                           bytes, start);
-}
-
 winattn_status wa_linear_check(const winattn_linear_plan *plan,
                                const winattn_linear *linear,
                                winattn_linear *own, uint64_t *start)
@@ -166,7 +155,11 @@ winattn_status wa_linear_check(const winattn_linear_plan *plan,
                         WA_READS, rows, p->out, own->residual_stride, start));
     WA_TRY(check_tensor(plan, "y", &own->y, true, WA_WRITES, rows, p->out,
                         own->y_stride, start));
-    return check_workspace(plan, own, start);
+    const uint64_t bytes = wa_linear_workspace(plan, rows);
+    return bytes == 0 ? WINATTN_SUCCESS
+                      : wa_check_workspace(&own->workspace,
+                                           wa_session_context(plan->session),
+                                           bytes, start);
 }
 
 /* ---- Launches ---- */

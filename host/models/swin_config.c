@@ -54,18 +54,6 @@ static const named_model models[] = {
 
 /* ---- Models with names ---- */
 
-/* Numbers of ImageNet, Deng et al. 2009, as torchvision has them. */
-static void set_pictures(const named_model *m, wa_swin_config *config)
-{
-    static const float mean[3] = {0.485F, 0.456F, 0.406F};
-    static const float deviation[3] = {0.229F, 0.224F, 0.225F};
-    config->resize[0] = m->resize;
-    config->crop[0] = config->crop[1] = m->crop;
-    config->filter = WINATTN_FILTER_BICUBIC;
-    memcpy(config->mean, mean, sizeof mean);
-    memcpy(config->deviation, deviation, sizeof deviation);
-}
-
 static void set_shape(const named_model *m, wa_swin_config *config)
 {
     *config = (wa_swin_config){.struct_size = sizeof *config,
@@ -75,7 +63,14 @@ static void set_shape(const named_model *m, wa_swin_config *config)
                                .channels = m->channels,
                                .stages = WA_SWIN_STAGES,
                                .classes = CLASSES,
-                               .norm_eps = NORM_EPS};
+                               .norm_eps = NORM_EPS,
+                               .resize = {m->resize},
+                               .crop = {m->crop, m->crop},
+                               .filter = WINATTN_FILTER_BICUBIC,
+                               /* of ImageNet (Deng et al. 2009), as
+                                * torchvision has them */
+                               .mean = {0.485F, 0.456F, 0.406F},
+                               .deviation = {0.229F, 0.224F, 0.225F}};
     for (uint32_t i = 0; i < WA_SWIN_STAGES; i++) {
         const bool last = i + 1 == WA_SWIN_STAGES;
         const cl_uint divisor = last && m->half ? 2 : 1;
@@ -88,7 +83,6 @@ static void set_shape(const named_model *m, wa_swin_config *config)
             config->position_window[i][axis] = m->pretraining / divisor;
         }
     }
-    set_pictures(m, config);
 }
 
 /* Is that the model's shape, but for classes, windows and what files do not

@@ -47,16 +47,6 @@ static bool ask_config(const options *o, winattn_swin_config *config)
     return true;
 }
 
-static void set_colours(const options *o, winattn_swin_config *config)
-{
-    if (o->has_filter)
-        config->filter = o->filter;
-    if (o->has_mean)
-        memcpy(config->mean, o->mean, sizeof o->mean);
-    if (o->has_deviation)
-        memcpy(config->deviation, o->deviation, sizeof o->deviation);
-}
-
 static bool load(const options *o, winattn_swin_weights **weights,
                  winattn_swin_config *config)
 {
@@ -78,7 +68,12 @@ static bool load(const options *o, winattn_swin_weights **weights,
                 (unsigned)config->in_channels);
         return false;
     }
-    set_colours(o, config);
+    if (o->has_filter)
+        config->filter = o->filter;
+    if (o->has_mean)
+        memcpy(config->mean, o->mean, sizeof o->mean);
+    if (o->has_deviation)
+        memcpy(config->deviation, o->deviation, sizeof o->deviation);
     if (!config->resize[0]) {
         fprintf(stderr,
                 "winattn-swin: how pictures become %ux%u, which is no square, "
