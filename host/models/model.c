@@ -85,25 +85,27 @@ static winattn_status set_shapes(winattn_model *model)
 
 /* ---- Plans ---- */
 
-static winattn_status make_linear(winattn_model *model, uint32_t in,
-                                  uint32_t out, bool has_bias,
-                                  winattn_linear_plan **plan)
+winattn_status wa_model_make_linear(const winattn_model *model,
+                                    const char *build_options, uint32_t in,
+                                    uint32_t out, bool has_bias,
+                                    winattn_linear_plan **plan)
 {
-    winattn_linear_desc linear = {.struct_size = sizeof linear};
-    linear.dtype = model->desc.dtype;
-    linear.tier = model->desc.tier;
-    linear.allow_tf32 = model->desc.allow_tf32;
-    linear.in_features = in;
-    linear.out_features = out;
-    linear.has_bias = has_bias;
-    linear.build_options = model->desc.build_options;
+    const winattn_linear_desc linear = {.struct_size = sizeof linear,
+                                        .dtype = model->desc.dtype,
+                                        .tier = model->desc.tier,
+                                        .allow_tf32 = model->desc.allow_tf32,
+                                        .in_features = in,
+                                        .out_features = out,
+                                        .has_bias = has_bias,
+                                        .build_options = build_options};
     return winattn_linear_plan_create(wa_session_context(model->session),
                                       wa_session_device_id(model->session),
                                       &linear, plan);
 }
 
-static winattn_status make_rows(winattn_model *model, wa_row_job job,
-                                uint32_t size, wa_row_plan *plan)
+winattn_status wa_model_make_rows(const winattn_model *model,
+                                  const char *build_options, wa_row_job job,
+                                  uint32_t size, wa_row_plan *plan)
 {
     const wa_row_desc desc = {
         .job = job,
@@ -113,7 +115,7 @@ static winattn_status make_rows(winattn_model *model, wa_row_job job,
         .picture = model->desc.pictures,
         .picture_channels = model->config.in_channels,
         .patch = {model->config.patch[0], model->config.patch[1]},
-        .build_options = model->desc.build_options};
+        .build_options = build_options};
     return wa_row_plan_make(model->session, &desc, plan);
 }
 
@@ -157,17 +159,21 @@ static winattn_status make_stage(winattn_model *model, uint32_t number)
     wa_model_stage *stage = &model->stages[number];
     wa_merger *merger = &stage->merger;
     const bool is_v2 = model->config.generation == 2;
+    const char *options = model->desc.build_options;
     const uint32_t c = stage->channels;
     WA_TRY(make_block(model, number, false, &stage->plain));
     if (stage->depth > 1)
         WA_TRY(make_block(model, number, true, &stage->shifted));
     if (number + 1 == model->config.stages)
         return WINATTN_SUCCESS;
-    WA_TRY(make_rows(model, is_v2 ? WA_ROW_MERGE : WA_ROW_MERGE_NORM, 4 * c,
-                     &merger->neighbours));
+    WA_TRY(wa_model_make_rows(model, options,
+                              is_v2 ? WA_ROW_MERGE : WA_ROW_MERGE_NORM, 4 * c,
+                              &merger->neighbours));
     if (is_v2)
-        WA_TRY(make_rows(model, WA_ROW_NORM, 2 * c, &merger->norm));
-    return make_linear(model, 4 * c, 2 * c, false, &merger->linear);
+        WA_TRY(wa_model_make_rows(model, options, WA_ROW_NORM, 2 * c,
+                                  &merger->norm));
+    return wa_model_make_linear(model, options, 4 * c, 2 * c, false,
+                                &merger->linear);
 }
 
 static winattn_status make_plans(winattn_model *model)
@@ -176,16 +182,21 @@ static winattn_status make_plans(winattn_model *model)
     const uint32_t patch =
         config->in_channels * config->patch[0] * config->patch[1];
     const uint32_t last = wa_swin_channels(config, config->stages - 1);
-    WA_TRY(make_rows(model, WA_ROW_EMBED, patch, &model->embed));
-    WA_TRY(make_linear(model, patch, config->channels, true, &model->patch));
-    WA_TRY(
-        make_rows(model, WA_ROW_NORM, config->channels, &model->embed_norm));
+    const char *options = model->desc.build_options;
+    WA_TRY(wa_model_make_rows(model, options, WA_ROW_EMBED, patch,
+                              &model->embed));
+    WA_TRY(wa_model_make_linear(model, options, patch, config->channels, true,
+                                &model->patch));
+    WA_TRY(wa_model_make_rows(model, options, WA_ROW_NORM, config->channels,
+                              &model->embed_norm));
     for (uint32_t i = 0; i < config->stages; i++)
         WA_TRY(make_stage(model, i));
     if (!config->no_norm)
-        WA_TRY(make_rows(model, WA_ROW_POOL, last, &model->pool));
+        WA_TRY(wa_model_make_rows(model, options, WA_ROW_POOL, last,
+                                  &model->pool));
     return config->classes
-               ? make_linear(model, last, config->classes, true, &model->head)
+               ? wa_model_make_linear(model, options, last, config->classes,
+                                      true, &model->head)
                : WINATTN_SUCCESS;
 }
 

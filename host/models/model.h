@@ -68,6 +68,16 @@ winattn_status wa_model_append_embedding(const winattn_model *model,
                                          winattn_tensor map,
                                          wa_kernel_chain *chain);
 
+/* Plans of the model's types. The options are the caller's while the model is
+ * made. (model.c) */
+winattn_status wa_model_make_linear(const winattn_model *model,
+                                    const char *build_options, uint32_t in,
+                                    uint32_t out, bool has_bias,
+                                    winattn_linear_plan **plan);
+winattn_status wa_model_make_rows(const winattn_model *model,
+                                  const char *build_options, wa_row_job job,
+                                  uint32_t size, wa_row_plan *plan);
+
 /* How tables of relative positions are stored. */
 winattn_term_dtype wa_model_table_dtype(const wa_swin_config *config,
                                         winattn_dtype dtype);

@@ -210,50 +210,24 @@ static winattn_status build(unfused *u)
 
 /* ---- Plans ---- */
 
-static winattn_status make_linear(const unfused *u, uint32_t in, uint32_t out,
-                                  winattn_linear_plan **plan)
-{
-    const winattn_model *model = u->model;
-    winattn_linear_desc linear = {.struct_size = sizeof linear};
-    linear.dtype = model->desc.dtype;
-    linear.tier = model->desc.tier;
-    linear.allow_tf32 = model->desc.allow_tf32;
-    linear.in_features = in;
-    linear.out_features = out;
-    linear.has_bias = CL_TRUE;
-    linear.build_options = u->build_options;
-    return winattn_linear_plan_create(wa_session_context(model->session),
-                                      wa_session_device_id(model->session),
-                                      &linear, plan);
-}
-
-static winattn_status make_rows(const unfused *u, wa_row_job job,
-                                uint32_t size, wa_row_plan *plan)
-{
-    const wa_row_desc desc = {.job = job,
-                              .dtype = u->model->desc.dtype,
-                              .on_cpu = u->on_cpu,
-                              .row_size = size,
-                              .build_options = u->build_options};
-    return wa_row_plan_make(u->model->session, &desc, plan);
-}
-
 static winattn_status make_plans(unfused *u, uint32_t number)
 {
     unfused_stage *s = &u->stages[number];
     const winattn_model *model = u->model;
+    const char *options = u->build_options;
     const uint32_t c = s->channels;
-    WA_TRY(make_rows(u, WA_ROW_NORM, c, &s->norm));
-    WA_TRY(make_linear(u, c, 3 * c, &s->qkv));
-    WA_TRY(make_linear(u, c, c, &s->proj));
-    WA_TRY(make_linear(u, c, s->hidden, &s->fc1));
-    WA_TRY(make_linear(u, s->hidden, c, &s->fc2));
+    WA_TRY(wa_model_make_rows(model, options, WA_ROW_NORM, c, &s->norm));
+    WA_TRY(wa_model_make_linear(model, options, c, 3 * c, true, &s->qkv));
+    WA_TRY(wa_model_make_linear(model, options, c, c, true, &s->proj));
+    WA_TRY(wa_model_make_linear(model, options, c, s->hidden, true, &s->fc1));
+    WA_TRY(wa_model_make_linear(model, options, s->hidden, c, true, &s->fc2));
     if (number + 1 == model->config.stages)
-        return make_rows(u, WA_ROW_NORM, c, &u->last_norm);
-    WA_TRY(make_rows(u, WA_ROW_MERGE, 4 * c, &s->merge));
-    return make_rows(u, WA_ROW_NORM,
-                     model->config.generation == 2 ? 2 * c : 4 * c,
-                     &s->merge_norm);
+        return wa_model_make_rows(model, options, WA_ROW_NORM, c,
+                                  &u->last_norm);
+    WA_TRY(wa_model_make_rows(model, options, WA_ROW_MERGE, 4 * c, &s->merge));
+    return wa_model_make_rows(model, options, WA_ROW_NORM,
+                              model->config.generation == 2 ? 2 * c : 4 * c,
+                              &s->merge_norm);
 }
 
 /* ---- Shapes and buffers ---- */
