@@ -2,8 +2,6 @@
  * o = softmax(logits) v, lse = log(sum exp(logits)): a work-item has a row. */
 #include "plain/plain_logits.cl"
 
-REQUIRE(BLOCK_ROWS)
-
 __kernel __attribute__((reqd_work_group_size(BLOCK_ROWS, 1, 1))) void
 forward_plain(FORWARD_PARAMETERS)
 {

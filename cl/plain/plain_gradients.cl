@@ -7,8 +7,6 @@
  * and from the gradient of x^ = x / |x| that of x, (d - x^ (x^ d)) / |x|. */
 #include "plain/plain_logits.cl"
 
-REQUIRE(BLOCK_ROWS)
-
 /* What is known of a row. */
 INLINE __global float *row_numbers(const backward_args *args,
                                    __global float *workspace, work_tile u,

@@ -12,6 +12,8 @@
 #include "common/aligned.cl"
 #include "common/problem.cl"
 
+REQUIRE(BLOCK_ROWS)
+
 /* What all logits of a head of a window have in common. */
 typedef struct window_head {
     window_coord coord;

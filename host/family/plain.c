@@ -12,8 +12,10 @@ static const char *take_forward(const wa_problem *problem,
                                 const wa_tuned_shape *none, wa_plan *plan)
 {
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    (void)problem, (void)device, (void)none;
-    step->kernel = "forward_plain";
+    (void)device, (void)none;
+    /* gradients are compared given its o and lse */
+    step->kernel =
+        problem->passes[WA_BACKWARD] ? "plain:forward_plain" : "forward_plain";
     step->block_rows = step->block_keys = step->work_group = BLOCK;
     plan->schedule.work_tiles_per_group = 1;
     return NULL;
@@ -40,9 +42,9 @@ static const char *take_backward(const wa_problem *problem,
 {
     wa_schedule *s = &plan->schedule;
     (void)none;
-    set_step(problem, device, "backward_rows_plain",
+    set_step(problem, device, "plain:backward_rows_plain",
              &plan->step[WA_STEP_ROWS]);
-    set_step(problem, device, "backward_keys_plain",
+    set_step(problem, device, "plain:backward_keys_plain",
              &plan->step[WA_STEP_KEYS]);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, BLOCK);

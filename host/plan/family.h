@@ -104,7 +104,8 @@ bool wa_plan_engine(const wa_problem *problem, const wa_device *device,
                     wa_engine engine, wa_plan *plan);
 
 /* Plans for the plain kernels that others are compared with, which no search
- * chooses. (family/plain.c) */
+ * chooses. Their program is the same for both passes of a problem where
+ * gradients are wanted. (family/plain.c) */
 winattn_status wa_plan_plainly(const wa_problem *problem,
                                const wa_device *device, wa_pass pass,
                                wa_plan *plan);

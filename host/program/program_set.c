@@ -11,6 +11,8 @@
 #include "program/cache.h"
 #include "program/program.h"
 
+#define NAME_SIZE 64 /* of a program */
+
 typedef enum program_origin {
     FROM_SOURCE,
     FROM_CACHE,
@@ -167,15 +169,15 @@ static winattn_status build_program(wa_program_set *set,
 
 /* A new entry of the set, with the order as its own. */
 static winattn_status add_program(wa_program_set *set, const char *name,
-                                  const char *options, char *order,
-                                  shared_program **result)
+                                  const char *kernel, const char *options,
+                                  char *order, shared_program **result)
 {
     wa_program_source program_source;
     WA_TRY(wa_program_source_of_kernel(set->device, name, options,
                                        &program_source));
     shared_program *entry = calloc(1, sizeof *entry);
     winattn_status status =
-        entry ? load_program(set, &program_source, name, entry)
+        entry ? load_program(set, &program_source, kernel, entry)
               : wa_fail_memory();
     if (status == WINATTN_SUCCESS && !entry->program)
         status = build_program(set, &program_source, entry);
@@ -194,7 +196,8 @@ static winattn_status add_program(wa_program_set *set, const char *name,
 }
 
 static winattn_status obtain_program(wa_program_set *set, const char *name,
-                                     const char *options, cl_program *program)
+                                     const char *kernel, const char *options,
+                                     cl_program *program)
 {
     const size_t size = strlen(name) + strlen(options) + 2;
     char *order = malloc(size);
@@ -207,7 +210,7 @@ static winattn_status obtain_program(wa_program_set *set, const char *name,
         entry = entry->next;
     const bool is_new = !entry;
     if (is_new)
-        status = add_program(set, name, options, order, &entry);
+        status = add_program(set, name, kernel, options, order, &entry);
     if (!is_new || status != WINATTN_SUCCESS)
         free(order);
     if (status == WINATTN_SUCCESS)
@@ -223,17 +226,22 @@ winattn_status wa_program_set_kernel(wa_program_set *set, const char *name,
                                      cl_kernel *kernel)
 {
     cl_program program = NULL;
+    char program_name[NAME_SIZE];
     const size_t size = strlen(defines) + strlen(build_options) + 2;
+    const size_t length = strcspn(name, ":");
+    const char *function = name[length] ? name + length + 1 : name;
     char *options = malloc(size);
     if (!options)
         return wa_fail_memory();
     snprintf(options, size, "%s %s", defines, build_options);
+    snprintf(program_name, sizeof program_name, "%.*s", (int)length, name);
     wa_lock_take(set->lock);
-    winattn_status status = obtain_program(set, name, options, &program);
+    winattn_status status =
+        obtain_program(set, program_name, function, options, &program);
     free(options);
     if (status == WINATTN_SUCCESS) {
         cl_int error;
-        *kernel = clCreateKernel(program, name, &error);
+        *kernel = clCreateKernel(program, function, &error);
         if (error != CL_SUCCESS)
             status = wa_fail_cl(error, "clCreateKernel");
     }

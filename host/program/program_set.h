@@ -17,7 +17,9 @@ wa_program_set *wa_program_set_create(cl_context context, cl_device_id device);
 void wa_program_set_destroy(wa_program_set *set);
 
 /* A new kernel object of function `name` (see wa_program_source_of_kernel),
- * built with a plan's defines and the caller's build_options. */
+ * built with a plan's defines and the caller's build_options. Of a program of
+ * several, `name` is the program's and the function's, with a colon between.
+ */
 winattn_status wa_program_set_kernel(wa_program_set *set, const char *name,
                                      const char *defines,
                                      const char *build_options,

@@ -72,7 +72,7 @@ winattn_status wa_make_check_problem(const wa_problem *problem, wa_pass pass,
         small->scale = 0.5f;
     if (problem->grid.used)
         shrink_grid(small, &small->grid);
-    small->passes[WA_BACKWARD] = pass == WA_BACKWARD;
+    small->passes[pass] = true;
     memset(small->tensor, 0, sizeof small->tensor);
     return wa_read_tensors(&desc, small);
 }

@@ -11,7 +11,9 @@
 
 static wa_session *session;
 
-/* Plans, builds and compares a pass. option: of these kernels alone. */
+/* Plans, builds and compares a pass. option: of these kernels alone. Plain
+ * kernels are one program, which the forward pass, that comes first, builds.
+ */
 static winattn_status check(const winattn_desc *of, wa_pass pass,
                             const char *option)
 {
@@ -42,7 +44,10 @@ static winattn_status check(const winattn_desc *of, wa_pass pass,
         status = wa_build_steps(session, &problem, &plan, &kernels, NULL);
     if (status != WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
+    const unsigned built = wa_programs_built();
     status = wa_check_family(session, &problem, &plan, &kernels, &table);
+    if (!option[0])
+        assert_true(wa_programs_built() - built <= (pass == WA_FORWARD));
     wa_kernels_release(&kernels);
     wa_table_buffers_release(&table);
     return status;
