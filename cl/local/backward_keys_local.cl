@@ -115,9 +115,7 @@ typedef struct kept_sums {
 
 INLINE void clear_kept(kept_sums *kept)
 {
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            kept->dbias[i][j] = 0.0f;
+    clear_tile(kept->dbias);
     UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
         kept->pad_k[s] = kept->pad_v[s] = (float4)(0.0f);
 }

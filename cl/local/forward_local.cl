@@ -109,21 +109,13 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
         __local float *scores = (__local float *)memory->scores +
                                 row * SCORE_PITCH * 4 + key + col;
         float acc[SCORE_ROWS][SCORE_COLS];
-        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-                acc[i][j] = 0.0f;
-
+        clear_tile(acc);
         /* Rows and keys past the last take the last one's score bias. */
         int rows[SCORE_ROWS], keys[SCORE_COLS];
-        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-            rows[i] = FULL_ROWS ? (int)at->of.row + row + ROW_TILES * i
-                                : (int)at->of.row + min(row + ROW_TILES * i,
-                                                        at->row_count - 1);
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            keys[j] = FULL_COLS
-                          ? (int)range.first + key + col + COL_TILES * j
-                          : (int)range.first + min(key + col + COL_TILES * j,
-                                                   (int)range.count - 1);
+        number_entries(rows, SCORE_ROWS, at->of.row, row, ROW_TILES,
+                       at->row_count - 1, FULL_ROWS);
+        number_entries(keys, SCORE_COLS, range.first, key + col, COL_TILES,
+                       (int)range.count - 1, FULL_COLS);
         if (SCORE_BIAS_FIRST)
             add_score_bias(acc, args, score_bias, &at->k.tokens, &at->k.tokens,
                            rows, keys);

@@ -105,19 +105,11 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
     const forward_args *forward = &args->forward;
     /* Rows and keys past the last take the last one's score bias. */
     int rows[SCORE_ROWS], keys[SCORE_COLS];
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        rows[i] =
-            (int)block->of.row +
-            (FULL_ROWS ? coord.row + ROW_TILES * i
-                       : min(coord.row + ROW_TILES * i, block->row_count - 1));
-    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        keys[j] = (int)block->keys.first +
-                  (FULL_COLS ? coord.col + COL_TILES * j
-                             : min(coord.col + COL_TILES * j,
-                                   (int)block->keys.count - 1));
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            tile[i][j] = 0.0f;
+    number_entries(rows, SCORE_ROWS, block->of.row, coord.row, ROW_TILES,
+                   block->row_count - 1, FULL_ROWS);
+    number_entries(keys, SCORE_COLS, block->keys.first, coord.col, COL_TILES,
+                   (int)block->keys.count - 1, FULL_COLS);
+    clear_tile(tile);
     if (VARIANT == DOT && coord.owns)
         add_score_bias(tile, forward, score_bias, &block->q.tokens,
                        &block->k.tokens, rows, keys);
@@ -170,9 +162,7 @@ INLINE void multiply_d_o(float tile[SCORE_ROWS][SCORE_COLS],
                          const gradient_block *block, tile_coord coord,
                          int lane)
 {
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            tile[i][j] = 0.0f;
+    clear_tile(tile);
     for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS) {
         if (!KEEPS_TILES) {
             stage_d_o(memory, block, channel, lane);

@@ -184,6 +184,23 @@ INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
     }
 }
 
+INLINE void clear_tile(float tile[SCORE_ROWS][SCORE_COLS])
+{
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            tile[i][j] = 0.0f;
+}
+
+/* Numbers of a tile's rows or keys, own + step * i of those from `first` on.
+ * Unless `all` are there, those past the last have the last one's. */
+INLINE void number_entries(int *numbers, const int count, uint first, int own,
+                           const int step, int last, const int all)
+{
+    UNROLL_FOR (int i = 0; i < count; i++)
+        numbers[i] =
+            (int)first + (all ? own + step * i : min(own + step * i, last));
+}
+
 /* sums[i][j] += the product of rows row + ROW_TILES * i of one staged matrix
  * and col + col_tiles * j of another. */
 INLINE void multiply_rows(float sums[SCORE_ROWS][SCORE_COLS],
