@@ -59,7 +59,7 @@ INLINE void fetch_box(uint to, const mapped_plane *plane, uint first,
                       uint filled)
 {
     UNROLL_FOR (uint panel = 0; panel < PANELS; panel++)
-        copy_box(to + panel * (MAP_ROWS * PANEL_PITCH), plane->map,
+        copy_box(to + panel * (MAP_ROWS * ROW_BYTES), plane->map,
                  panel * PANEL_CHANNELS, first, plane->head, plane->window,
                  filled);
 }

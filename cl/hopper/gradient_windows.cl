@@ -5,17 +5,18 @@
  * warpgroup fills it, with what must be known of the rows; the others have 64
  * of the rows that are owned each.
  *
- * OWN_ROWS, OTHER_ROWS, OTHER_BYTES, READS_O and OWNS_KEYS are of the kernel:
- * rows that are owned are keys, and the others queries, or the other way
- * round. There is a bias: without one fragments are as fast. */
+ * OWN_ROWS, OTHER_ROWS, OTHER_BYTES, READS_O and OWNS_KEYS are of the kernel,
+ * as is ROW_BYTES: rows that are owned are keys, and the others queries, or
+ * the other way round. There is a bias: without one fragments are as fast. */
 #include "common/even_part.cl"
 #include "common/problem.cl"
 #include "hopper/bias_chunks.cl"
-#include "hopper/gradient_products.cl"
+#include "hopper/gradient_windows_extents.h"
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 #include "hopper/store_rows.cl"
 #include "hopper/stored_numbers.cl"
+#include "hopper/wgmma.cl"
 #include "hopper/window_places.cl"
 #include "matrix/grad_scale.cl"
 
@@ -28,6 +29,8 @@ REQUIRE(COMPUTE_CAPABILITY)
 REQUIRE(NQ)
 
 typedef char bias_has_16_bits[BIAS == 1 ? 1 : -1];
+typedef char rows_have_64_bytes
+    [HEAD_DIM == WINDOW_CHANNELS && ROW_BYTES == WINDOW_PITCH ? 1 : -1];
 typedef char all_tokens_exist[PADDING ? -1 : 1];
 
 /* Rows that a window has. */
@@ -235,7 +238,7 @@ INLINE void fetch_window_rows(uint to, __global const storage *tensor,
         tensor + plane_at(layout, place, of->head) + chunk * 8;
     __global const storage *from =
         head_rows + row_at(layout, place, first + row);
-    to = window_chunk(to, row, chunk);
+    to = swizzled_chunk(to, row, chunk);
     if (!of->wide) {
         NO_UNROLL_FOR (uint r = row; r < count; r += step) {
             store_chunk(to,
@@ -283,7 +286,7 @@ INLINE float square_of_row(uint rows, uint row)
     float square = 0.0f;
     UNROLL_FOR (uint chunk = 0; chunk < 4; chunk++)
         square =
-            add_squares(square, load_chunk(window_chunk(rows, row, chunk)));
+            add_squares(square, load_chunk(swizzled_chunk(rows, row, chunk)));
     return square;
 }
 
@@ -470,62 +473,6 @@ INLINE float number_of_row(__global const float *numbers,
 
 /* ---- Rows that leave ---- */
 
-/* Where a lane says rows of 16 to LOAD_MATRICES and STORE_MATRICES, of their
- * first 16 channels (stage_rows). */
-INLINE uint tile_chunk(uint rows, uint lane)
-{
-    return window_chunk(rows, lane % 16, lane / 16);
-}
-
-/* A wave's 16 rows of a head: `row`, a multiple of 16, and on, of which those
- * before `end` leave. */
-typedef struct leaving_rows {
-    const window_place *place;
-    uint head, row, end;
-    int lane;
-    uint flags; /* of the call */
-} leaving_rows;
-
-/* Stores one of ARG_DQ, ARG_DK and ARG_DV, if it is asked for: row r of the
- * lane's two sums times factor[r], to a tensor. staging: 16 rows in local
- * memory that are the wave's own by now. */
-INLINE void store_gradient(const float *sums, const float *factor,
-                           uint staging, __global storage *tensor,
-                           const tensor_layout *layout, const leaving_rows *of,
-                           const uint gradient)
-{
-    if ((of->flags & gradient) == 0)
-        return;
-    const window_place *place = of->place;
-    const uint row = of->row, end = of->end;
-    const int lane = of->lane;
-    __global storage *to = tensor + plane_at(layout, place, of->head);
-    if ((of->flags & ADDED(gradient)) != 0) {
-        UNROLL_FOR (uint r = 0; r < 2; r++) {
-            const uint own = row + lane / 4 + 8 * r;
-            if (own < end)
-                add_to_row(sums, factor[r], to + row_at(layout, place, own), r,
-                           lane);
-        }
-        return;
-    }
-    stage_rows(tile_chunk(staging, lane), sums, factor);
-    WAVE_SYNC();
-    const uint chunk = window_chunk(staging, lane / 4, lane % 4);
-    UNROLL_FOR (uint first = 0; first < 16; first += 8) {
-        const uint i = first + lane / 4;
-        __global storage *at =
-            to + row_at(layout, place, row + i) + lane % 4 * 8;
-        if ((end % 16 == 0 ? row : row + i) >= end)
-            continue;
-        const uint4 x = load_chunk(chunk + first * WINDOW_PITCH);
-        if ((of->flags & ARG_WIDE_ACCESS) != 0)
-            *(__global uint4 *)at = x;
-        else
-            vstore8(as_ushort8(x), 0, (__global ushort *)at);
-    }
-}
-
 #if VARIANT == COSINE
 /* Gradients with respect to rows of length 1 are taken back to rows x of any
  * length: (d - x^ (x^ . d)) / |x|, where d is sums times factor. Below the
@@ -537,7 +484,7 @@ INLINE void take_back_norm(float *sums, float *along, float *factor,
 {
     uint words[HEAD_DIM / 4];
     UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++)
-        LOAD_MATRICES(words + 4 * i, tile_chunk(rows, lane) ^ 32 * i, "");
+        LOAD_MATRICES(words + 4 * i, place_of_lane(rows, lane) ^ 32 * i, "");
     UNROLL_FOR (uint r = 0; r < 2; r++) {
         float2 x[HEAD_DIM / 8];
         float dot = 0.0f;

@@ -112,15 +112,6 @@ INLINE void find_bounds(__local uint *found, __global const float *bounds,
     }
 }
 
-INLINE row_plane plane_of(__global const storage *tensor,
-                          const tensor_layout *layout, ulong window, uint head,
-                          uint rows)
-{
-    const row_plane p = {tensor + plane(layout, window, head), layout->row,
-                         rows - 1};
-    return p;
-}
-
 /* Stages that are on their way: the first of them, and how many. */
 typedef struct coming_stages {
     ring_place first;
@@ -178,7 +169,7 @@ typedef struct kept_rows {
 INLINE kept_rows take_kept(uint address, uint wave, int lane)
 {
     kept_rows x;
-    const uint rows = address + wave % 4 * 16 * PANEL_PITCH;
+    const uint rows = address + wave % 4 * 16 * ROW_BYTES;
     UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++)
         LOAD_MATRICES(x.words + 4 * i,
                       swizzled_chunk(rows, lane % 16, 2 * i + lane / 16), "");
@@ -230,22 +221,4 @@ INLINE void multiply_stage(float *s, float *dp, const kept_rows *first,
     end_products();
     MULTIPLY_KEPT(dp, second, part_of(ring, stage, VALUES));
     end_products();
-}
-
-/* ---- What leaves ---- */
-
-/* store_rows, or where `adds` each element is added to what is there. */
-INLINE void store_gradient(const float *sums, const float *factor,
-                           uint staging, __global storage *to, uint pitch,
-                           uint row, uint end, int lane, int adds, int wide)
-{
-    if (!adds) {
-        store_rows(sums, factor, staging, to, pitch, row, end, lane, wide);
-        return;
-    }
-    UNROLL_FOR (uint r = 0; r < 2; r++) {
-        const uint own = row + lane / 4 + 8 * r;
-        if (own < end)
-            add_to_row(sums, factor[r], to + (ulong)own * pitch, r, lane);
-    }
 }

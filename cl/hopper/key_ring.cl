@@ -39,24 +39,3 @@ INLINE void make_ring_barrier(const tile_ring *ring, uint n)
         arrivals = WAVES_ARRIVE; /* was_read, queries_read */
     make_mbarrier(nth_barrier(ring, n), arrivals);
 }
-
-/* Fills the ring with what a work tile needs: queries, half of the warpgroups'
- * each, and of each tile one part. `item`: of the part's 64. */
-INLINE ring_place fetch_tiles(const tile_ring *ring, ring_place at, uint round,
-                              const row_plane *q, const row_plane *plane,
-                              stage_part part, uint first_row,
-                              const key_loop *loop, uint item, int wide)
-{
-    NO_UNROLL_FOR (uint g = part; g < WARPGROUPS; g += 2)
-        fetch_rows(queries_of(ring, round, g), q,
-                   first_row + g * WARPGROUP_ROWS, item, wide);
-    arrive_filled(queries_filled(ring, round), wide);
-    NO_UNROLL_FOR (uint tile = 0; tile < loop->blocks; tile++) {
-        await_phase(was_read(ring, at.stage, part), at.parity);
-        fetch_rows(part_of(ring, at.stage, part), plane, first_key(loop, tile),
-                   item, wide);
-        arrive_filled(filled(ring, at.stage, part), wide);
-        at = next_place(at);
-    }
-    return at;
-}

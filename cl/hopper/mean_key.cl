@@ -3,6 +3,7 @@
  * what all keys have in common goes by the plain mean of a few of them. */
 #include "common/problem.cl"
 #include "hopper/lanes.cl"
+#include "hopper/wgmma.cl"
 
 /* What dS of 16 keys, packed in pairs, sums to in each of the lane's rows is
  * added to sums[0] and sums[2]: as a product with ones, in fewer instructions
@@ -13,6 +14,9 @@ INLINE void add_row_sums(float *sums, const uint *ds)
     const uint ones[2] = {one << 16 | one, one << 16 | one};
     mma(ds, ones, sums);
 }
+
+#define HOLD_MEAN_KEY(weights)                                                \
+    __asm__ volatile("" : HOLD_4(weights, 0) : : "memory")
 
 /* The weights of 16 keys, as an operand, of which dQ gets what takes out of it
  * `error`, of the lane's two rows, times the plain mean of the first `count`,

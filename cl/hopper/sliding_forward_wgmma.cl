@@ -11,6 +11,7 @@
 #include "hopper/announcement.cl"
 #include "hopper/exact_rows.cl"
 #include "hopper/key_ring.cl"
+#include "hopper/row_weights.cl"
 #include "hopper/store_rows.cl"
 #include "hopper/wave_scores.cl"
 
@@ -74,7 +75,7 @@ INLINE ring_place add_tile(row_sums *x, const tile_ring *ring, ring_place at,
     start_products();
     multiply_keys(s, work->queries, part_of(ring, next.stage, KEYS));
     end_products();
-    multiply_values(x->o, x->p, part_of(ring, at.stage, VALUES));
+    multiply_values(x->o, x->p, part_of(ring, at.stage, VALUES), TILE_KEYS);
     end_products();
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(s);
@@ -83,11 +84,14 @@ INLINE ring_place add_tile(row_sums *x, const tile_ring *ring, ring_place at,
     if (exact) {
         weigh_next(s, &x->w, work, args, next_tile);
     } else if (!weigh(s, &x->w, work->scale)) {
-        const head_planes head = find_planes(work->all, args, *work->of);
-        multiply_keys_alone(
-            s, work->queries + work->row % WARPGROUP_ROWS * PANEL_PITCH,
-            part_of(ring, next.stage, KEYS), &head.k,
-            first_key(&work->loop, next_tile), work->lane);
+        __global const storage *k =
+            work->all->k +
+            plane(&args->k, work->of->window,
+                  work->of->head / args->heads_per_kv_head) +
+            (ulong)first_key(&work->loop, next_tile) * args->k.row;
+        multiply_alone(
+            s, work->queries + work->row % WARPGROUP_ROWS * ROW_BYTES,
+            part_of(ring, next.stage, KEYS), k, args->k.row, work->lane);
         weigh_next(s, &x->w, work, args, next_tile);
     }
     HOLD_SCORES(s);
@@ -133,7 +137,7 @@ INLINE ring_place add_tiles(row_sums *x, const tile_ring *ring, ring_place at,
     HOLD_WEIGHTS(x->p);
     HOLD_OUTS(x->o);
     start_products();
-    multiply_values(x->o, x->p, part_of(ring, at.stage, VALUES));
+    multiply_values(x->o, x->p, part_of(ring, at.stage, VALUES), TILE_KEYS);
     end_products();
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->o);
@@ -143,27 +147,6 @@ INLINE ring_place add_tiles(row_sums *x, const tile_ring *ring, ring_place at,
 }
 
 /* ---- What leaves ---- */
-
-INLINE void store_lse(const row_weights *w, const float *sum,
-                      const wave_work *work, const forward_args *args,
-                      __global float *lse)
-{
-    UNROLL_FOR (uint r = 0; r < 2; r++) {
-        const uint row = work->row + work->lane / 4 + 8 * r;
-        if (work->lane % 4 == 0 && row < work->end)
-            lse[(ulong)row * args->lse.row] =
-                (w->base[r] + log2(sum[r])) * (1.0f / LOG2E);
-    }
-}
-
-/* Are all numbers of a wave's rows finite? */
-INLINE int are_finite(const float *o, const float *sum)
-{
-    float zero = sum[0] * 0.0f + sum[1] * 0.0f;
-    UNROLL_FOR (int i = 0; i < OUTS; i++)
-        zero = FMA(o[i], 0.0f, zero);
-    return !WAVE_ANY(!(zero == 0.0f));
-}
 
 /* All that a warpgroup computes of a work tile. */
 INLINE ring_place compute_rows(const tile_ring *ring, ring_place at,
@@ -190,25 +173,62 @@ INLINE ring_place compute_rows(const tile_ring *ring, ring_place at,
         REDUCE(sum[r], ADD_PAIR);
         inverse[r] = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
     }
-    const head_planes head = find_planes(work->all, args, *work->of);
+    const window_place place = find_place(args, work->of->window);
+    const leaving_rows of = {.place = &place,
+                             .head = work->of->head,
+                             .row = work->row,
+                             .end = work->end,
+                             .lane = work->lane,
+                             .flags = args->flags};
     sync_warpgroup(work->row / WARPGROUP_ROWS % WARPGROUPS);
-    if (are_finite(x.o, sum)) {
+    if (are_finite(x.o, sum, inverse)) {
         /* by way of the queries' local memory, which is no longer read */
         store_rows(x.o, inverse,
-                   work->queries + work->row % WARPGROUP_ROWS * PANEL_PITCH,
-                   head.o, args->o.row, work->row, work->end, work->lane,
-                   (args->flags & ARG_WIDE_ACCESS) != 0);
+                   work->queries + work->row % WARPGROUP_ROWS * ROW_BYTES,
+                   work->all->o, &args->o, &of);
         if ((args->flags & ARG_LSE) != 0)
-            store_lse(&x.w, sum, work, args, head.lse);
+            store_lse(x.w.base, sum, work->all->lse, &args->lse, &of);
     } else {
+        const head_planes head = find_planes(work->all, args, *work->of);
+        const score_bias_view view = {.bias = 0};
         NO_UNROLL_FOR (uint row = work->row;
                        row < min(work->row + 16, work->end); row++)
-            compute_exactly(args, &head, row, work->scale, work->lane);
+            compute_exactly(args, &head, &view, row, args->scale, work->lane);
     }
     return at;
 }
 
 /* ---- Work tiles ---- */
+
+/* Fills the ring with what a work tile needs: queries, half of the warpgroups'
+ * each, and of each tile one part. `item`: of the part's 64. */
+INLINE ring_place fetch_tiles(const tile_ring *ring, ring_place at, uint round,
+                              const tensors *all, const forward_args *args,
+                              __local const announcement *note, uint item,
+                              stage_part part)
+{
+    const int wide = (args->flags & ARG_WIDE_ACCESS) != 0;
+    const work_tile tile = note->tile;
+    const uint kv_head = tile.head / args->heads_per_kv_head;
+    const key_loop loop = announced_loop(args, note);
+    const row_plane q =
+        plane_of(all->q, &args->q, tile.window, tile.head, args->queries);
+    const row_plane plane = plane_of(part == KEYS ? all->k : all->v,
+                                     part == KEYS ? &args->k : &args->v,
+                                     tile.window, kv_head, args->keys);
+    NO_UNROLL_FOR (uint g = part; g < WARPGROUPS; g += 2)
+        fetch_rows(queries_of(ring, round, g), &q,
+                   tile.row + g * WARPGROUP_ROWS, item, wide);
+    arrive_filled(queries_filled(ring, round), wide);
+    NO_UNROLL_FOR (uint n = 0; n < loop.blocks; n++) {
+        await_phase(was_read(ring, at.stage, part), at.parity);
+        fetch_rows(part_of(ring, at.stage, part), &plane, first_key(&loop, n),
+                   item, wide);
+        arrive_filled(filled(ring, at.stage, part), wide);
+        at = next_place(at);
+    }
+    return at;
+}
 
 /* The last warpgroup's part, half of it each. */
 INLINE void fetch(const tile_ring *ring, __local announcement *notes,
@@ -224,12 +244,8 @@ INLINE void fetch(const tile_ring *ring, __local announcement *notes,
                  item);
         sync_warpgroup(WARPGROUPS);
         arrive(announced(ring, round));
-        const key_loop loop = announced_loop(args, note);
-        const head_planes head = find_planes(all, args, note->tile);
-        const row_plane plane = part == KEYS ? head.k : head.v;
-        at = fetch_tiles(ring, at, round, &head.q, &plane, part,
-                         note->tile.row, &loop, item % (WARPGROUP / 2),
-                         (args->flags & ARG_WIDE_ACCESS) != 0);
+        at = fetch_tiles(ring, at, round, all, args, note,
+                         item % (WARPGROUP / 2), part);
     }
     await_copies();
 }

@@ -355,7 +355,7 @@ INLINE void add_products(float *sums, const uint *operand, uint rows,
     if (GRADIENTS_STAY)
         add_or_set_products(sums, operand, rows, follows);
     else
-        multiply_values(sums, operand, rows);
+        multiply_values(sums, operand, rows, TILE_KEYS);
 }
 
 /* `last`: the stage that the products before this one read, if `follows` any.
@@ -446,34 +446,6 @@ INLINE ring_place compute_loop(key_state *x, const tile_ring *ring,
     return at;
 }
 
-INLINE void store_gradients(const key_state *x, const tile_ring *ring,
-                            uint round, const key_block *block, uint first,
-                            uint end, float ds_scale, const key_tensors *all,
-                            const backward_args *args, uint wave, int lane)
-{
-    const forward_args *forward = &args->forward;
-    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
-    const uint warpgroup = wave / (WARPGROUP / WAVE);
-    const uint own_rows = wave % 4 * 16 * PANEL_PITCH;
-    if ((forward->flags & ARG_DV) != 0) {
-        const float factor[2] = {1.0f / P_SCALE, 1.0f / P_SCALE};
-        store_gradient(
-            x->dv, factor, kept_of(ring, round, VALUES, warpgroup) + own_rows,
-            all->dv + plane(&args->dv, block->window, block->kv_head),
-            args->dv.row, first, end, lane, (forward->flags & ARG_ADD_DV) != 0,
-            wide);
-    }
-    if ((forward->flags & ARG_DK) != 0) {
-        const float one = inverse_ds_scale(ds_scale) * forward->scale;
-        const float factor[2] = {one, one};
-        store_gradient(
-            x->dk, factor, kept_of(ring, round, KEYS, warpgroup) + own_rows,
-            all->dk + plane(&args->dk, block->window, block->kv_head),
-            args->dk.row, first, end, lane, (forward->flags & ARG_ADD_DK) != 0,
-            wide);
-    }
-}
-
 /* A warpgroup's part of a work tile. */
 INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
                                __local const keys_note *note, uint round,
@@ -505,9 +477,22 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
         take_kept(kept_of(ring, round, VALUES, warpgroup), wave, lane);
     at = compute_loop(&x, ring, at, &own_k, &own_v, &keys, &work);
     sync_warpgroup(warpgroup); /* all have read what is kept */
-    store_gradients(&x, ring, round, &work.keys, work.keys.first + wave * 16,
-                    work.keys.first + work.keys.count, ds_scale, all, args,
-                    wave, lane);
+    const uint own_rows = wave % 4 * 16 * ROW_BYTES;
+    const window_place place = find_place(&args->forward, work.keys.window);
+    const leaving_rows of = {.place = &place,
+                             .head = work.keys.kv_head,
+                             .row = work.keys.first + wave * 16,
+                             .end = work.keys.first + work.keys.count,
+                             .lane = lane,
+                             .flags = args->forward.flags};
+    float factor[2] = {1.0f / P_SCALE, 1.0f / P_SCALE};
+    store_gradient(x.dv, factor,
+                   kept_of(ring, round, VALUES, warpgroup) + own_rows, all->dv,
+                   &args->dv, &of, ARG_DV);
+    factor[0] = factor[1] = inverse_ds_scale(ds_scale) * args->forward.scale;
+    store_gradient(x.dk, factor,
+                   kept_of(ring, round, KEYS, warpgroup) + own_rows, all->dk,
+                   &args->dk, &of, ARG_DK);
     leave_kept(ring, round, lane);
     return at;
 }

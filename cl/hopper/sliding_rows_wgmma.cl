@@ -184,7 +184,7 @@ INLINE void add_tile(row_state *x, const wave_rows *rows, ring_place at,
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dq);
     start_products();
-    multiply_values(x->dq, x->ds, part_of(ring, at.stage, KEYS));
+    multiply_values(x->dq, x->ds, part_of(ring, at.stage, KEYS), TILE_KEYS);
     end_products();
     HOLD_SCORES(s); /* while they run */
     sum_rows(x, s);
@@ -248,8 +248,7 @@ INLINE void take_mean_key(row_state *x, uint keys, uint count, int lane)
     weigh_mean_key(weights, x->error, min(count, 16u), lane);
     HOLD_OUTS(x->dq);
     start_products();
-    add_values(x->dq, weights,
-               describe(operand_at(keys, TILE_KEYS * PANEL_PITCH)));
+    multiply_values(x->dq, weights, keys, 16);
     end_products();
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->dq);
@@ -512,17 +511,21 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
                                   as_float(note->bounds[BOUND_D_LSE])) /
                           P_SCALE);
     sync_warpgroup(warpgroup); /* all have read what is kept */
-    if ((forward->flags & ARG_DQ) != 0 && (pass == 1 || (*again & bit) == 0)) {
+    if (pass == 1 || (*again & bit) == 0) {
+        const window_place place = find_place(forward, tile.window);
+        const leaving_rows of = {.place = &place,
+                                 .head = tile.head,
+                                 .row = rows.row,
+                                 .end = rows.end,
+                                 .lane = lane,
+                                 .flags = forward->flags};
         float factor[2];
         UNROLL_FOR (int r = 0; r < 2; r++)
             factor[r] = inverse_ds_scale(x.ds_scale[r]) * forward->scale;
         store_gradient(x.dq, factor,
                        kept_of(ring, count, QUERIES, warpgroup) +
-                           wave % 4 * 16 * PANEL_PITCH,
-                       all->dq + plane(&args->dq, tile.window, tile.head),
-                       args->dq.row, rows.row, rows.end, lane,
-                       (forward->flags & ARG_ADD_DQ) != 0,
-                       (forward->flags & ARG_WIDE_ACCESS) != 0);
+                           wave % 4 * 16 * ROW_BYTES,
+                       all->dq, &args->dq, &of, ARG_DQ);
     }
     return at;
 }

@@ -88,7 +88,7 @@ INLINE void copy_rows(uint to, __global const storage *from, uint pitch,
     UNROLL_FOR (uint row = 0; row < 64; row += 8) {
         UNROLL_FOR (uint panel = 0; panel < PANELS; panel++)
             if (panel * 8 + chunk < HEAD_DIM / 8)
-                copy_chunk(to + row * PANEL_PITCH + panel * (64 * PANEL_PITCH),
+                copy_chunk(to + row * ROW_BYTES + panel * (64 * ROW_BYTES),
                            from + panel * PANEL_CHANNELS);
         from += 8 * pitch;
     }
@@ -101,7 +101,7 @@ INLINE void fetch_rows(uint to, const row_plane *plane, uint first, uint item,
 {
     const uint chunk = item % 8;
     uint row = item / 8;
-    to += row * PANEL_PITCH + (chunk ^ row) * 16;
+    to += row * ROW_BYTES + (chunk ^ row) * 16;
     if (wide && first + 63 <= plane->last) {
         copy_rows(
             to, plane->rows + (ulong)(first + row) * plane->pitch + chunk * 8,
@@ -113,7 +113,7 @@ INLINE void fetch_rows(uint to, const row_plane *plane, uint first, uint item,
             plane->rows + (ulong)min(first + row, plane->last) * plane->pitch +
             chunk * 8;
         UNROLL_FOR (uint panel = 0; panel < PANELS; panel++) {
-            const uint at = to + panel * (64 * PANEL_PITCH);
+            const uint at = to + panel * (64 * ROW_BYTES);
             if (panel * 8 + chunk >= HEAD_DIM / 8)
                 continue;
             if (wide)
@@ -121,7 +121,7 @@ INLINE void fetch_rows(uint to, const row_plane *plane, uint first, uint item,
             else
                 fetch_elements(at, from + panel * PANEL_CHANNELS);
         }
-        to += 8 * PANEL_PITCH;
+        to += 8 * ROW_BYTES;
     }
 }
 

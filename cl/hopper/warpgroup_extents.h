@@ -24,13 +24,15 @@
 #define COMPUTING_WAVES (WARPGROUPS * (WARPGROUP / WAVE))
 #define WORK_ITEMS ((WARPGROUPS + FETCHING_WARPGROUPS) * WARPGROUP)
 
-/* Local memory has rows of 128 bytes, which is as far as a swizzle goes:
- * longer ones lie in several panels. */
+/* Local memory has rows of 128 bytes, which is as far as a swizzle goes, or of
+ * 64: longer ones lie in several panels. */
 #define PANEL_CHANNELS 64
-#define PANEL_PITCH 128
+#ifndef ROW_BYTES
+#define ROW_BYTES 128
+#endif
 #define PANELS ((HEAD_DIM + PANEL_CHANNELS - 1) / PANEL_CHANNELS)
-#define QUERY_BYTES (PANELS * WARPGROUP_ROWS * PANEL_PITCH)
-#define KEY_BYTES (PANELS * TILE_KEYS * PANEL_PITCH)
+#define QUERY_BYTES (PANELS * WARPGROUP_ROWS * ROW_BYTES)
+#define KEY_BYTES (PANELS * TILE_KEYS * ROW_BYTES)
 /* A stage has keys and values. */
 #define STAGE_BYTES (2 * KEY_BYTES)
 /* What is kept for longer: forward queries of this work tile and of the next,

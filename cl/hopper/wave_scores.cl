@@ -7,8 +7,8 @@
  * enough for a stage to be kept until its scores are weights; where a tile
  * takes twice as much, 128 channels took 14 % longer so (H200), and keys come
  * from global memory again. */
-#include "hopper/head_planes.cl"
-#include "hopper/row_weights.cl"
+#include "hopper/lanes.cl"
+#include "hopper/wgmma.cl"
 
 #define KEEPS_KEYS (PANELS == 1)
 
@@ -19,13 +19,11 @@ INLINE uint load_pair(__global const storage *from)
     return bits[0] | (uint)bits[1] << 16;
 }
 
-/* Addresses: of the wave's first row, of the tile's keys. key: the tile's
- * first. */
-INLINE void multiply_keys_alone(float *s, uint queries, uint keys,
-                                const row_plane *k, uint key, int lane)
+/* Addresses: of the wave's first row, of the tile's keys; or, where these are
+ * not kept, in global memory, `pitch` apart. */
+INLINE void multiply_alone(float *s, uint queries, uint keys,
+                           __global const storage *k, uint pitch, int lane)
 {
-    __global const storage *own =
-        k->rows + (ulong)(key + lane / 4) * k->pitch + lane % 4 * 2;
     UNROLL_FOR (int i = 0; i < SCORES; i++)
         s[i] = 0.0f;
     NO_UNROLL_FOR (uint step = 0; step < HEAD_DIM / 16; step++) {
@@ -39,9 +37,11 @@ INLINE void multiply_keys_alone(float *s, uint queries, uint keys,
                                                  2 * step + lane / 8 % 2),
                                   "");
             } else {
-                __global const storage *from = own + (ulong)j * 8 * k->pitch;
-                b[0] = load_pair(from + 16 * step);
-                b[1] = load_pair(from + 16 * step + 8);
+                __global const storage *from =
+                    k + (ulong)(8 * j + lane / 4) * pitch + 16 * step +
+                    lane % 4 * 2;
+                b[0] = load_pair(from);
+                b[1] = load_pair(from + 8);
             }
             mma(a, b, s + 4 * j);
         }

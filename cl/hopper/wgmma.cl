@@ -139,25 +139,31 @@ INLINE void show_to_products(void)
 #define HOLD_OUTS(o)                                                          \
     __asm__ volatile("" : JOIN(ADD_, HEAD_DIM)(o) : : "memory")
 
-/* An operand in local memory, in rows of 128 bytes that are swizzled by 128,
- * eight rows after the other (PTX ISA, "Matrix Descriptor"): the lower half of
- * its descriptor, to which 16ths of bytes can be added, and all of it.
- * `panel`: bytes from 64 columns to the next, of an operand that is read down
- * its columns. */
+/* An operand in local memory, in rows of 64 or 128 bytes that are swizzled by
+ * as many, eight rows after the other (PTX ISA, "Matrix Descriptor"): the
+ * lower half of its descriptor, to which 16ths of bytes can be added, and all
+ * of it. `panel`: bytes from 64 columns to the next, of an operand that is
+ * read down its columns. */
 INLINE uint operand_at(uint address, const uint panel)
 {
     return address / 16 | panel / 16 << 16;
 }
 INLINE ulong describe(uint operand)
 {
-    return (ulong)(8 * PANEL_PITCH / 16 | 1u << 30) << 32 | operand;
+    const uint swizzle = ROW_BYTES == 64 ? 2u : 1u;
+    return (ulong)(8 * ROW_BYTES / 16 | swizzle << 30) << 32 | operand;
 }
 
-/* Where a chunk is of 64 swizzled rows. */
+/* Where a chunk of 16 bytes is, of rows that are swizzled so; in panels,
+ * of 64.
+ */
 INLINE uint swizzled_chunk(uint rows, uint row, uint chunk)
 {
-    return rows + chunk / 8 * (64 * PANEL_PITCH) + row * PANEL_PITCH +
-           (chunk % 8 ^ row % 8) * 16;
+    const uint swizzle = ROW_BYTES == 64 ? row / 2 % 4 : row % 8;
+    if (PANELS > 1)
+        rows += chunk / 8 * (64 * ROW_BYTES);
+    return rows + row * ROW_BYTES +
+           ((PANELS > 1 ? chunk % 8 : chunk) ^ swizzle) * 16;
 }
 
 /* ---- Products ---- */
@@ -226,9 +232,9 @@ INLINE void multiply_keys(float *s, uint queries, uint keys)
     UNROLL_FOR (uint i = 1; i < HEAD_DIM / 16; i++)
         add_scores(
             s,
-            describe(q + i / 4 * (WARPGROUP_ROWS * PANEL_PITCH / 16) +
+            describe(q + i / 4 * (WARPGROUP_ROWS * ROW_BYTES / 16) +
                      i % 4 * 2),
-            describe(k + i / 4 * (TILE_KEYS * PANEL_PITCH / 16) + i % 4 * 2));
+            describe(k + i / 4 * (TILE_KEYS * ROW_BYTES / 16) + i % 4 * 2));
 }
 
 INLINE void multiply_held(float *s, const uint *queries, uint keys)
@@ -238,20 +244,22 @@ INLINE void multiply_held(float *s, const uint *queries, uint keys)
     UNROLL_FOR (uint i = 1; i < HEAD_DIM / 16; i++)
         add_scores_held(
             s, queries + 4 * i,
-            describe(k + i / 4 * (TILE_KEYS * PANEL_PITCH / 16) + i % 4 * 2));
+            describe(k + i / 4 * (TILE_KEYS * ROW_BYTES / 16) + i % 4 * 2));
 }
 
-INLINE void multiply_values(float *o, const uint *p, uint values)
+/* Multiplies by the first `count` of a tile's values, in 16s. */
+INLINE void multiply_values(float *o, const uint *p, uint values,
+                            const uint count)
 {
-    const uint v = operand_at(values, TILE_KEYS * PANEL_PITCH);
-    UNROLL_FOR (uint i = 0; i < TILE_KEYS / 16; i++)
-        add_values(o, p + 4 * i, describe(v + i * PANEL_PITCH));
+    const uint v = operand_at(values, TILE_KEYS * ROW_BYTES);
+    UNROLL_FOR (uint i = 0; i < count / 16; i++)
+        add_values(o, p + 4 * i, describe(v + i * ROW_BYTES));
 }
 
 INLINE void add_or_set_products(float *o, const uint *p, uint values, int adds)
 {
-    const uint v = operand_at(values, TILE_KEYS * PANEL_PITCH);
+    const uint v = operand_at(values, TILE_KEYS * ROW_BYTES);
     add_or_set_values(o, p, describe(v), adds);
     UNROLL_FOR (uint i = 1; i < TILE_KEYS / 16; i++)
-        add_values(o, p + 4 * i, describe(v + i * PANEL_PITCH));
+        add_values(o, p + 4 * i, describe(v + i * ROW_BYTES));
 }

@@ -7,7 +7,9 @@
  * another window, and in it a warpgroup has up to 64 rows; the last warpgroups
  * fetch (window_ring.cl). While a tile's values are multiplied, the next
  * tile's scores become weights (window_scores.cl). */
-#include "hopper/window_exact.cl"
+#include "hopper/window_extents.h"
+
+#include "hopper/exact_rows.cl"
 #include "hopper/window_runs.cl"
 #include "hopper/window_scores.cl"
 
@@ -30,7 +32,7 @@ INLINE void fetch_window(const window_call *call, const window_run *run,
     const int wide = (args->flags & ARG_WIDE_ACCESS) != 0;
     const stage_event done = VARIANT == COSINE ? COME : FILLED;
     const work_tile window = find_window(call, run, n);
-    const window_planes head = find_planes(call->all, args, window);
+    const head_planes head = find_planes(call->all, args, window);
     const uint first = first_row_of(call, run), row = item / ROW_CHUNKS;
     const uint chunk = item % ROW_CHUNKS * 8;
     const uint filled = queries_barrier(ring, at->queries.number, FILLED);
@@ -201,62 +203,6 @@ INLINE void find_scales(float *scale, const window_call *call,
 
 /* ---- What leaves ---- */
 
-/* The wave's sums times factor[r], by way of its queries at `own`, which are
- * no longer read. */
-INLINE void store_window_rows(const float *o, const float *factor, uint own,
-                              const wave_rows *rows, __global storage *to,
-                              const tensor_layout *layout,
-                              const window_place *place, const int wide)
-{
-    const uint lane = (uint)rows->lane;
-    /* places of other chunks, or of rows of others, differ by what is known */
-    const uint put = own + chunk_place(lane % 16, lane / 16);
-    const uint take = own + chunk_place(lane / ROW_CHUNKS, lane % ROW_CHUNKS);
-    stage_rows(put, o, factor);
-    WAVE_SYNC();
-    const uint step = WAVE / ROW_CHUNKS;
-    uint row = rows->row + lane / ROW_CHUNKS;
-    __global storage *at =
-        to + row_at(layout, place, row) + lane % ROW_CHUNKS * 8;
-    UNROLL_FOR (uint first = 0; first < WAVE_ROWS; first += step) {
-        const uint4 bits =
-            load_chunk((take ^ (ROW_BYTES == 64 ? 0 : first % 8 * 16)) +
-                       first * ROW_BYTES);
-        if (TILES_ARE_WHOLE || row < rows->end) {
-            if (wide)
-                *(__global uint4 *)at = bits;
-            else
-                vstore8(as_ushort8(bits), 0, (__global ushort *)at);
-        }
-        row += step;
-        at = GRID ? to + row_at(layout, place, row) + lane % ROW_CHUNKS * 8
-                  : at + step * layout->row;
-    }
-}
-
-INLINE void store_window_lse(const float *base, const float *sum,
-                             const wave_rows *rows, const forward_args *args,
-                             const window_place *place, __global float *to)
-{
-    UNROLL_FOR (uint r = 0; r < 2; r++) {
-        const uint row = rows->row + rows->lane / 4 + 8 * r;
-        if (rows->lane % 4 == 0 && row < rows->end)
-            to[row_at(&args->lse, place, row)] =
-                (base[r] + log2(sum[r])) * (1.0f / LOG2E);
-    }
-}
-
-/* Are all numbers of the wave's rows finite, and sums not 0? They are where a
- * row sees no key, or times log2 e fp32 does not hold its logits. */
-INLINE int are_finite(const float *o, const float *sum, const float *inverse)
-{
-    float zero[4] = {sum[0] * 0.0f, sum[1] * 0.0f, inverse[0] * 0.0f,
-                     inverse[1] * 0.0f};
-    UNROLL_FOR (int i = 0; i < OUTS; i++)
-        zero[i % 4] = FMA(o[i], 0.0f, zero[i % 4]);
-    return !WAVE_ANY(!(zero[0] + zero[1] + (zero[2] + zero[3]) == 0.0f));
-}
-
 /* Window n of the run, whose queries were those of stage `queries`. */
 INLINE void store_window(const float *o, const row_weights *w,
                          const window_call *call, const window_run *run,
@@ -271,17 +217,22 @@ INLINE void store_window(const float *o, const row_weights *w,
         REDUCE(sum[r], ADD_PAIR);
         inverse[r] = RECIPROCAL(sum[r]);
     }
+    const leaving_rows of = {.place = &place,
+                             .head = here.head,
+                             .row = rows->row,
+                             /* of whole tiles all, without a question */
+                             .end =
+                                 TILES_ARE_WHOLE ? 0u - WAVE_ROWS : rows->end,
+                             .lane = rows->lane,
+                             .flags = args->flags};
     if (are_finite(o, sum, inverse)) {
-        store_window_rows(
-            o, inverse, slab(&call->ring, queries, 0) + rows->own, rows,
-            call->all->o + plane_at(&args->o, &place, here.head), &args->o,
-            &place, (args->flags & ARG_WIDE_ACCESS) != 0);
+        /* by way of its queries, which are no longer read */
+        store_rows(o, inverse, slab(&call->ring, queries, 0) + rows->own,
+                   call->all->o, &args->o, &of);
         if ((args->flags & ARG_LSE) != 0)
-            store_window_lse(w->base, sum, rows, args, &place,
-                             call->all->lse +
-                                 plane_at(&args->lse, &place, here.head));
+            store_lse(w->base, sum, call->all->lse, &args->lse, &of);
     } else {
-        const window_planes head = find_planes(call->all, args, here);
+        const head_planes head = find_planes(call->all, args, here);
         const score_bias_view view =
             score_bias_of(call->score_bias, args, here);
 #if VARIANT == COSINE
@@ -343,8 +294,7 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
     await_phase(keys_barrier(ring, keys, FILLED), at->keys.parity);
     show_to_products();
     start_products();
-    multiply_window_keys(s, slab(ring, queries, 0) + rows->slab,
-                         keys_of(ring, keys));
+    multiply_keys(s, slab(ring, queries, 0) + rows->slab, keys_of(ring, keys));
     end_products();
     AWAIT_PRODUCTS(0);
     HOLD_SCORES(s);
@@ -380,10 +330,10 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     HOLD_WEIGHTS(x->p);
     HOLD_OUTS(x->o);
     start_products();
-    multiply_window_keys(s, queries + rows->slab, keys_of(ring, next.number));
+    multiply_keys(s, queries + rows->slab, keys_of(ring, next.number));
     end_products();
-    add_window_values(x->o, x->p, values_of(ring, here),
-                      KEY_TILES > 1 && next_tile != 1);
+    add_or_set_products(x->o, x->p, values_of(ring, here),
+                        KEY_TILES > 1 && next_tile != 1);
     end_products();
     const row_weights of_old = x->w.rows;
     int are_final = 1;
@@ -434,7 +384,7 @@ INLINE void end_run(window_sums *x, const window_call *call,
     HOLD_WEIGHTS(x->p);
     HOLD_OUTS(x->o);
     start_products();
-    add_window_values(x->o, x->p, values_of(ring, here), KEY_TILES > 1);
+    add_or_set_products(x->o, x->p, values_of(ring, here), KEY_TILES > 1);
     end_products();
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->o);
@@ -532,7 +482,7 @@ window_forward_wgmma(FORWARD_PARAMETERS)
     const uint team = wave < computing
                           ? wave / TEAM_WAVES
                           : (wave - computing) / (TEAM_HELPERS / WAVE);
-    const window_tensors all = {q, k, v, o, lse};
+    const tensors all = {q, k, v, o, lse};
     const score_bias_tensors score_bias = SCORE_BIAS_TENSORS;
     const uint start = local_address(memory);
     const uint after = start + OPERANDS_BYTES + BIAS_BYTES;

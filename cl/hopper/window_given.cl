@@ -72,9 +72,9 @@ INLINE void measure_given(const window_ring *ring, uint stage, uint item)
     const uint d_o = window_rows(ring, stage, OWN_SECOND);
     float delta = 0.0f, square = 0.0f, largest = 0.0f;
     UNROLL_FOR (uint chunk = 0; chunk < 4; chunk++) {
-        const uint4 x = load_chunk(window_chunk(d_o, item, chunk));
+        const uint4 x = load_chunk(swizzled_chunk(d_o, item, chunk));
         delta = multiply_chunks(
-            delta, x, load_chunk(window_chunk(window_o(ring), item, chunk)));
+            delta, x, load_chunk(swizzled_chunk(window_o(ring), item, chunk)));
         if (RESCALES)
             square = add_squares(square, x);
     }

@@ -27,6 +27,7 @@
 #define OTHER_ROWS NK
 #define OTHER_BYTES BYTES_OF_KEY
 #define READS_O 0
+#define ROW_BYTES 64
 #define OWNS_KEYS 0
 #define WARPGROUPS CEIL_DIV(BLOCK_ROWS, WARPGROUP_ROWS)
 #include "hopper/mean_key.cl"
@@ -189,7 +190,7 @@ INLINE void find_tops(row_numbers *to, row_state *x, const wave_rows *rows,
         score_terms terms;
         load_terms(&terms, rows, first);
         start_products();
-        multiply_tile(s, rows->first, other_rows(rows, OTHER_FIRST, first));
+        multiply_keys(s, rows->first, other_rows(rows, OTHER_FIRST, first));
         end_products();
         AWAIT_PRODUCTS(0);
         HOLD_SCORES(s);
@@ -325,7 +326,7 @@ INLINE void find_gradients(float *d_bias, float *sums, const row_factors *x,
         float dp[BLOCK_KEYS / 2];
         uint words[TILE_WORDS];
         start_products();
-        multiply_tile(dp, w->rows.second,
+        multiply_keys(dp, w->rows.second,
                       other_rows(&w->rows, OTHER_SECOND, first));
         end_products();
         if (w->owns)
@@ -360,7 +361,7 @@ INLINE void leave_gradients(const float *error, float back,
     float dv[OUTS], dk[OUTS], dq[OUTS], factor[2];
     uint mean_key[4];
     weigh_mean_key(mean_key, error, 16, lane);
-    hold_words(mean_key, 4);
+    HOLD_MEAN_KEY(mean_key);
     start_products();
     multiply_weights_down(dv, memory->weights, tile->first,
                           window_rows(ring, stage, OWN_SECOND));
@@ -369,7 +370,7 @@ INLINE void leave_gradients(const float *error, float back,
                           window_rows(ring, stage, OWN_FIRST));
     end_products();
     multiply_weights(dq, memory->weights + WEIGHT_BYTES, tile->first, k_rows);
-    add_products(dq, mean_key, k_rows, 16);
+    multiply_values(dq, mean_key, k_rows, 16);
     end_products();
     const window_place place = find_place(&args->forward, window_of(call, n));
     const leaving_rows of = {.place = &place,
@@ -385,7 +386,7 @@ INLINE void leave_gradients(const float *error, float back,
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(dk);
     HOLD_OUTS(dq);
-    hold_words(mean_key, 4);
+    HOLD_MEAN_KEY(mean_key);
     WAVE_SYNC();
     leave(weights_were_read(memory), lane);
     leave(window_was_read(ring, stage), lane);

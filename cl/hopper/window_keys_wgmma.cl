@@ -15,6 +15,7 @@
 #define WARPGROUPS (BLOCK_KEYS / WARPGROUP_ROWS)
 #define OTHER_BYTES BYTES_OF_ROW
 #define READS_O 0
+#define ROW_BYTES 64
 #define OWNS_KEYS 1
 #include "hopper/window_tiles.cl"
 
@@ -229,8 +230,8 @@ INLINE void hold_state(key_state *x)
 {
     HOLD_OUTS(x->dk);
     HOLD_OUTS(x->dv);
-    hold_words(x->p, WEIGHTS);
-    hold_words(x->ds, WEIGHTS);
+    HOLD_WEIGHTS(x->p);
+    HOLD_WEIGHTS(x->ds);
 }
 
 /* A window's rows. */
@@ -259,22 +260,22 @@ INLINE void add_rows(key_state *x, const wave_rows *keys,
         pack_pairs(x->p, s, WEIGHTS);
         if (LOADS_AHEAD)
             load_biases(words, keys, NEXT_TILE(first));
-        hold_words(x->p, WEIGHTS);
+        HOLD_WEIGHTS(x->p);
         HOLD_OUTS(x->dv);
         if (VARIANT == COSINE)
             load_known(known, keys, first, 1);
         start_products();
-        add_products(x->dv, x->p, other_rows(keys, OTHER_SECOND, first),
-                     BLOCK_ROWS);
+        multiply_values(x->dv, x->p, other_rows(keys, OTHER_SECOND, first),
+                        BLOCK_ROWS);
         end_products();
         AWAIT_PRODUCTS(1);
         HOLD_SCORES(dp);
         differentiate(x->ds, s, dp, known, of->factor);
-        hold_words(x->ds, WEIGHTS);
+        HOLD_WEIGHTS(x->ds);
         HOLD_OUTS(x->dk);
         start_products();
-        add_products(x->dk, x->ds, other_rows(keys, OTHER_FIRST, first),
-                     BLOCK_ROWS);
+        multiply_values(x->dk, x->ds, other_rows(keys, OTHER_FIRST, first),
+                        BLOCK_ROWS);
         end_products();
     }
     AWAIT_PRODUCTS(0);

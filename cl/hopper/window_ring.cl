@@ -20,6 +20,7 @@
 #include "hopper/mbarrier.cl"
 #include "hopper/row_sources.cl"
 #include "hopper/stored_numbers.cl"
+#include "hopper/wgmma.cl"
 #include "hopper/window_regions.cl"
 
 REQUIRE(STAGES)
@@ -104,13 +105,6 @@ INLINE void make_window_barrier(const window_ring *ring, uint n)
 
 /* ---- Rows ---- */
 
-/* Where a chunk of a row is, from the first row of eight or more. */
-INLINE uint chunk_place(uint row, uint chunk)
-{
-    return row * ROW_BYTES +
-           (chunk ^ (ROW_BYTES == 64 ? row / 2 % 4 : row % 8)) * 16;
-}
-
 /* The place in the slabs of a row of the block. A warpgroup with fewer tiles
  * than waves leaves its number's wave without one, so that all parts of the
  * compute unit have as many. */
@@ -123,7 +117,7 @@ INLINE uint place_of_row(uint row, uint chunk, uint team)
             ? row % WARPGROUP_ROWS
             : (tile + group + team * GROUPS_PER_WINDOW) % 4 * WAVE_ROWS +
                   row % WAVE_ROWS;
-    return group * SLAB_BYTES + chunk_place(place, chunk);
+    return group * SLAB_BYTES + swizzled_chunk(0, place, chunk);
 }
 
 /* A work-item's chunks of rows [0, count) of a tile of keys or values, which
@@ -141,16 +135,16 @@ INLINE void fetch_keys(uint to, __global const storage *from,
                 row + i * ROW_STEP < count)
                 copy_chunk(
                     to + (ROW_STEP % 8 == 0
-                              ? chunk_place(row, chunk) +
+                              ? swizzled_chunk(0, row, chunk) +
                                     i * (ROW_STEP * ROW_BYTES)
-                              : chunk_place(row + i * ROW_STEP, chunk)),
+                              : swizzled_chunk(0, row + i * ROW_STEP, chunk)),
                     find_row(of, from, step + i, first + row + i * ROW_STEP));
             from += ROW_STEP * of->layout->row;
         }
         return;
     }
     NO_UNROLL_FOR (uint i = row; i < count; i += ROW_STEP) {
-        fetch_elements(to + chunk_place(i, chunk),
+        fetch_elements(to + swizzled_chunk(0, i, chunk),
                        find_row(of, from, step + i / ROW_STEP, first + i));
         from += ROW_STEP * of->layout->row;
     }
@@ -216,8 +210,8 @@ INLINE void square_16(float *squares, uint rows, int lane)
     float high[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     UNROLL_FOR (uint step = 0; step < HEAD_DIM / 16; step++) {
         uint a[4];
-        LOAD_MATRICES(a, rows + chunk_place(lane % 16, 2 * step + lane / 16),
-                      "");
+        LOAD_MATRICES(
+            a, rows + swizzled_chunk(0, lane % 16, 2 * step + lane / 16), "");
         const uint b[2] = {a[0], a[2]}, c[2] = {a[1], a[3]};
         mma(a, b, low);
         mma(a, c, high);
@@ -238,7 +232,8 @@ INLINE float square_chunks(uint rows, uint row, uint first, const uint count)
     UNROLL_FOR (uint c = 0; c < count; c += 2) {
         uint4 chunk[2]; /* both are on their way */
         UNROLL_FOR (uint n = 0; n < 2; n++)
-            chunk[n] = load_chunk(rows + chunk_place(row, first + c + n));
+            chunk[n] =
+                load_chunk(rows + swizzled_chunk(0, row, first + c + n));
         UNROLL_FOR (uint n = 0; n < 2; n++)
             sum[n] = add_squares(sum[n], chunk[n]);
     }

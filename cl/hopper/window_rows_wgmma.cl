@@ -26,6 +26,7 @@
 #define OWN_ROWS BLOCK_ROWS
 #define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
 #define OTHER_BYTES BYTES_OF_KEY
+#define ROW_BYTES 64
 #define OWNS_KEYS 0
 /* Not of maps, where the producer has enough to do. */
 #define READS_O (!GRID)
@@ -96,7 +97,7 @@ INLINE void find_gradients(float *dq, row_errors *errors, float *d_bias,
         AWAIT_PRODUCTS(1);
         HOLD_SCORES(s);
         HOLD_OUTS(dq);
-        hold_words(ds, BLOCK_KEYS / 4);
+        HOLD_WEIGHTS(ds);
         finish_scores(s, x, &terms, rows, first, regions);
         exponentiate_again(s, x, !measures);
         AWAIT_PRODUCTS(0);
@@ -109,15 +110,16 @@ INLINE void find_gradients(float *dq, row_errors *errors, float *d_bias,
             hold_errors(errors);
         /* now, as what is to be added takes as many registers */
         HOLD_SCORES(d_bias + first / 2);
-        hold_words(ds, BLOCK_KEYS / 4);
+        HOLD_WEIGHTS(ds);
         HOLD_OUTS(dq);
         start_products();
-        add_products(dq, ds, other_rows(rows, OTHER_FIRST, first), BLOCK_KEYS);
+        multiply_values(dq, ds, other_rows(rows, OTHER_FIRST, first),
+                        BLOCK_KEYS);
         end_products();
     }
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(dq);
-    hold_words(ds, BLOCK_KEYS / 4);
+    HOLD_WEIGHTS(ds);
 }
 
 /* What rows of dS sum to and should not leaves dQ by the plain mean of 16
@@ -126,10 +128,10 @@ INLINE void take_mean_key(float *dq, const float *error, const wave_rows *rows)
 {
     uint weights[4];
     weigh_keys(weights, error, rows);
-    hold_words(weights, 4);
+    HOLD_MEAN_KEY(weights);
     HOLD_OUTS(dq);
     start_products();
-    add_products(dq, weights, other_rows(rows, OTHER_FIRST, 0), 16);
+    multiply_values(dq, weights, other_rows(rows, OTHER_FIRST, 0), 16);
     end_products();
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(dq);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which windows a work-group computes, and what all of it knows. */
 #include "common/problem.cl"
-#include "hopper/window_exact.cl"
+#include "hopper/exact_rows.cl"
 #include "hopper/window_ring.cl"
 
 #include "matrix/persistent.cl"
@@ -13,7 +13,7 @@ typedef stretch window_run;
 /* What all of a work-group knows. */
 typedef struct window_call {
     const forward_args *args;
-    const window_tensors *all;
+    const tensors *all;
     const score_bias_tensors *score_bias;
 #if VARIANT == COSINE
     __global const float *logit_scale;

@@ -8,63 +8,8 @@
 
 typedef char regions_come_with_a_bias[HAS_REGIONS && !BIAS ? -1 : 1];
 
+#include "hopper/wave_scores.cl"
 #include "hopper/weights.cl"
-
-/* ---- Products ---- */
-
-/* The lower half of a descriptor is the address in 16ths of bytes; eight rows
- * follow eight others, and what is 64 or 128 bytes wide has a swizzle as wide.
- */
-INLINE ulong describe_rows(uint address)
-{
-    const uint swizzle = ROW_BYTES == 64 ? 2u : 1u;
-    return (ulong)(8 * ROW_BYTES / 16 | swizzle << 30) << 32 | address / 16 |
-           1u << 16;
-}
-
-INLINE void multiply_16(float *s, ulong queries, ulong keys, const int adds)
-{
-    if (adds)
-        add_scores(s, queries, keys);
-    else
-        set_scores(s, queries, keys);
-}
-
-/* Addresses. */
-INLINE void multiply_window_keys(float *s, uint queries, uint keys)
-{
-    const ulong q = describe_rows(queries), k = describe_rows(keys);
-    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++)
-        multiply_16(s, q + 2 * i, k + 2 * i, i > 0);
-}
-
-/* o = weights values, and what o was, if it `adds`. */
-INLINE void add_window_values(float *o, const uint *p, uint values, int adds)
-{
-    const ulong v = describe_rows(values);
-    add_or_set_values(o, p, v, adds);
-    UNROLL_FOR (uint i = 1; i < TILE_KEYS / 16; i++)
-        add_values(o, p + 4 * i, v + i * ROW_BYTES);
-}
-
-/* The same scores by a wave alone, of its 16 rows. */
-INLINE void multiply_alone(float *s, uint queries, uint keys, int lane)
-{
-    UNROLL_FOR (int i = 0; i < SCORES; i++)
-        s[i] = 0.0f;
-    NO_UNROLL_FOR (uint step = 0; step < HEAD_DIM / 16; step++) {
-        uint a[4], b[2];
-        LOAD_MATRICES(
-            a, queries + chunk_place(lane % 16, 2 * step + lane / 16), "");
-        UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
-            LOAD_TWO_MATRICES(
-                b[0], b[1],
-                keys + chunk_place(8 * j + lane % 8, 2 * step + lane / 8 % 2),
-                "");
-            mma(a, b, s + 4 * j);
-        }
-    }
-}
 
 /* ---- Weights ---- */
 
@@ -231,7 +176,7 @@ INLINE void weigh_again(float *s, const float *sum, window_weights *own,
             w->sum[r] += move_to_base(s, w, r, sum[r]);
         return;
     }
-    multiply_alone(s, queries, keys, lane);
+    multiply_alone(s, queries, keys, 0, 0, lane);
     if (is_first) {
         own->searches = SEARCHES;
         w->base[0] = w->base[1] = -INFINITY;

@@ -57,9 +57,9 @@ INLINE uint other_rows(const wave_rows *rows, const window_part part,
 INLINE void start_tile(float *s, float *dp, const wave_rows *rows, uint first)
 {
     start_products();
-    multiply_tile(s, rows->first, other_rows(rows, OTHER_FIRST, first));
+    multiply_keys(s, rows->first, other_rows(rows, OTHER_FIRST, first));
     end_products();
-    multiply_tile(dp, rows->second, other_rows(rows, OTHER_SECOND, first));
+    multiply_keys(dp, rows->second, other_rows(rows, OTHER_SECOND, first));
     end_products();
 }
 

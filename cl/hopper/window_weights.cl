@@ -78,7 +78,7 @@ INLINE void multiply_weights_down(float *sums, uint weights, uint first,
                                   uint rows)
 {
     const ulong a = describe_weights(weights + first * WEIGHT_PANEL_BYTES);
-    const ulong b = describe_rows(rows_at(rows));
+    const ulong b = describe(operand_at(rows, 16));
     set_down(sums, a, b);
     UNROLL_FOR (uint i = 1; i < ROW_TILES; i++)
         add_down(sums, a + i * (16 * WEIGHT_PITCH / 16),
@@ -90,7 +90,7 @@ INLINE void multiply_weights_down(float *sums, uint weights, uint first,
 INLINE void multiply_weights(float *sums, uint weights, uint first, uint keys)
 {
     const ulong a = describe_weights(weights + first * (16 * WEIGHT_PITCH));
-    const ulong b = describe_rows(rows_at(keys));
+    const ulong b = describe(operand_at(keys, 16));
     set_along(sums, a, b);
     UNROLL_FOR (uint i = 1; i < OTHER_ROWS / PANEL_KEYS; i++)
         add_along(sums, a + i * (WEIGHT_PANEL_BYTES / 16),
