@@ -24,27 +24,82 @@ INLINE uint kept_of(const tile_ring *ring, uint round, stage_part part,
         (round % QUERY_STAGES * KEPT_TENSORS + part) * WARPGROUPS + warpgroup);
 }
 
-/* By the half of the fetching warpgroup that has the part. */
-INLINE void fetch_kept(const tile_ring *ring, uint round,
-                       const row_plane *plane, stage_part part, uint first_row,
-                       uint item, int wide)
+/* A launch. */
+typedef struct sliding_call {
+    const tile_ring *ring;
+    const backward_args *args;
+    __global const storage *q, *k, *v, *d_o;
+    __global const float *d_lse;
+    __global storage *dq, *dk, *dv;
+    __global float *workspace;
+} sliding_call;
+
+/* A head of a tensor: as boxes of its map, or as rows. */
+typedef struct fetched_head {
+    mapped_plane boxes;
+    row_plane rows;
+    ulong pitch; /* elements to the next head's */
+} fetched_head;
+
+/* which: MAP_Q and so on, a constant. */
+INLINE fetched_head find_head(const sliding_call *call, const uint which,
+                              ulong window, uint head)
 {
-    NO_UNROLL_FOR (uint g = 0; g < WARPGROUPS; g++)
-        fetch_rows(kept_of(ring, round, part, g), plane,
-                   first_row + g * WARPGROUP_ROWS, item, wide);
-    arrive_filled(queries_filled(ring, round), wide);
+    const forward_args *forward = &call->args->forward;
+    const tensor_layout *layout = which == MAP_Q   ? &forward->q
+                                  : which == MAP_K ? &forward->k
+                                  : which == MAP_V ? &forward->v
+                                                   : &call->args->d_o;
+    fetched_head x;
+    if (TENSOR_MAPS)
+        x.boxes = find_mapped_plane(call->workspace, call->args, which, window,
+                                    head);
+    else
+        x.rows = plane_of(which == MAP_Q   ? call->q
+                          : which == MAP_K ? call->k
+                          : which == MAP_V ? call->v
+                                           : call->d_o,
+                          layout, window, head,
+                          which == MAP_Q || which == MAP_D_O ? forward->queries
+                                                             : forward->keys);
+    x.pitch = layout->head;
+    return x;
 }
 
-/* The same as boxes, by one work-item of the half. */
-INLINE void fetch_kept_boxes(const tile_ring *ring, uint round,
-                             const mapped_plane *plane, stage_part part,
-                             uint first_row)
+/* A work-item of the half of the producer that has the part; of boxes the
+ * first one asks for all. */
+typedef struct fetching_item {
+    const tile_ring *ring;
+    stage_part part;
+    uint item; /* of the half */
+    int wide;  /* rows allow copies of 16 bytes */
+} fetching_item;
+
+/* What a round keeps, of rows from first_row on; `passing` is fetched next. */
+INLINE void fetch_kept(const fetching_item *by, uint round,
+                       const fetched_head *kept, const fetched_head *passing,
+                       uint first_row)
 {
-    const uint filled_at = queries_filled(ring, round);
-    arrive_expecting(filled_at, WARPGROUPS * QUERY_BYTES);
-    NO_UNROLL_FOR (uint g = 0; g < WARPGROUPS; g++)
-        fetch_box(kept_of(ring, round, part, g), plane,
-                  first_row + g * WARPGROUP_ROWS, filled_at);
+    const uint filled_at = queries_filled(by->ring, round);
+    if (TENSOR_MAPS && by->item != 0)
+        return;
+    if (TENSOR_MAPS) {
+        if (round == 0) {
+            acquire_map(kept->boxes.map);
+            acquire_map(passing->boxes.map);
+        }
+        arrive_expecting(filled_at, WARPGROUPS * QUERY_BYTES);
+    }
+    NO_UNROLL_FOR (uint g = 0; g < WARPGROUPS; g++) {
+        const uint to = kept_of(by->ring, round, by->part, g);
+        const uint first = first_row + g * WARPGROUP_ROWS;
+        if (TENSOR_MAPS)
+            fetch_box(to, &kept->boxes, first, filled_at);
+        else
+            fetch_rows(to, &kept->rows, first, by->item, by->wide);
+    }
+    if (!TENSOR_MAPS)
+        arrive_filled(filled_at, by->wide);
 }
 
 /* A wave is done with a round's work tile. What it wrote over what was kept
@@ -118,20 +173,18 @@ typedef struct coming_stages {
     uint count;
 } coming_stages;
 
-/* Of a part. */
-INLINE void announce_first(const tile_ring *ring, coming_stages *coming,
-                           stage_part part)
+INLINE void announce_first(const fetching_item *by, coming_stages *coming)
 {
-    arrive(filled(ring, coming->first.stage, part));
+    arrive(filled(by->ring, coming->first.stage, by->part));
     coming->first = next_place(coming->first);
 }
 
 /* Once a stage's copies have started. */
-INLINE void end_stage(const tile_ring *ring, coming_stages *coming,
-                      stage_part part, int wide)
+INLINE void end_stage(const fetching_item *by, coming_stages *coming)
 {
     if (!FETCHING_SHOWS) {
-        arrive_filled(filled(ring, coming->first.stage, part), wide);
+        arrive_filled(filled(by->ring, coming->first.stage, by->part),
+                      by->wide);
         coming->first = next_place(coming->first);
         return;
     }
@@ -142,19 +195,39 @@ INLINE void end_stage(const tile_ring *ring, coming_stages *coming,
     }
     AWAIT_COPIES(SHOWN_BEHIND);
     show_to_products();
-    announce_first(ring, coming, part);
+    announce_first(by, coming);
+}
+
+/* Fetches 64 rows from `first` on, of the head that is so many behind, into a
+ * stage that was read. */
+INLINE void fetch_stage(const fetching_item *by, ring_place at,
+                        coming_stages *coming, const fetched_head *from,
+                        uint head, uint first)
+{
+    const uint to = part_of(by->ring, at.stage, by->part);
+    const uint filled_at = filled(by->ring, at.stage, by->part);
+    if (!TENSOR_MAPS) {
+        row_plane rows = from->rows;
+        rows.rows += head * from->pitch;
+        fetch_rows(to, &rows, first, by->item, by->wide);
+        end_stage(by, coming);
+    } else if (by->item == 0) {
+        mapped_plane boxes = from->boxes;
+        boxes.head += head;
+        arrive_expecting(filled_at, KEY_BYTES);
+        fetch_box(to, &boxes, first, filled_at);
+    }
 }
 
 /* Of a work tile all stages; none waits for the next one's. */
-INLINE void end_stages(const tile_ring *ring, coming_stages *coming,
-                       stage_part part)
+INLINE void end_stages(const fetching_item *by, coming_stages *coming)
 {
-    if (!FETCHING_SHOWS)
+    if (TENSOR_MAPS || !FETCHING_SHOWS)
         return;
     await_copies();
     show_to_products();
     for (; coming->count > 0; coming->count--)
-        announce_first(ring, coming, part);
+        announce_first(by, coming);
 }
 
 /* ---- Rows that are kept, as operands ---- */

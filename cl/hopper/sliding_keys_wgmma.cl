@@ -92,13 +92,6 @@ typedef struct keys_note {
 } keys_note;
 typedef char notes_fit[sizeof(keys_note) == KEYS_NOTE_BYTES ? 1 : -1];
 
-/* A launch's tensors. */
-typedef struct key_tensors {
-    __global const storage *q, *k, *v, *d_o;
-    __global storage *dk, *dv;
-    __global float *workspace;
-} key_tensors;
-
 /* Addresses of what a stage's rows have, see sliding_numbers.cl: 16 rows after
  * the other, of which a lane's four, 2 (lane % 4) and the next of both groups
  * of columns, are neighbours. */
@@ -145,8 +138,8 @@ INLINE int has_round(const backward_args *args, uint round)
 /* ---- The producer ---- */
 
 INLINE void announce_keys(__local keys_note *note, const backward_args *args,
-                          const key_work *work,
-                          __global const float *workspace, uint item)
+                          const key_work *work, __global float *workspace,
+                          uint item)
 {
     const uint first = work->keys.first, last = first + work->keys.count - 1;
     if (item == 0)
@@ -160,10 +153,10 @@ INLINE void announce_keys(__local keys_note *note, const backward_args *args,
         const row_range rows = rows_of_keys(&args->forward, key, key);
         note->seen_by[i] = (uint2)(rows.first, rows.end);
     }
-    find_bounds(note->bounds,
-                bounds_of((__global float *)workspace, args, work->keys.window,
-                          work->keys.kv_head),
-                args, item);
+    find_bounds(
+        note->bounds,
+        bounds_of(workspace, args, work->keys.window, work->keys.kv_head),
+        args, item);
 }
 
 /* Copies the numbers of a tile's rows, by the half of the producer that has
@@ -182,105 +175,55 @@ INLINE void copy_numbers(const tile_ring *ring, uint stage,
               own + ROW_SLIDING_OFFSET);
 }
 
-/* Fetches as boxes, by the first work-item of a part's half, and numbers, by
- * all of one. */
-INLINE ring_place fetch_boxes(const tile_ring *ring, ring_place at, uint round,
-                              const key_work *work, const key_tensors *all,
-                              const backward_args *args, uint half_item,
-                              stage_part part)
-{
-    const forward_args *forward = &args->forward;
-    const ulong window = work->keys.window;
-    const uint kv_head = work->keys.kv_head;
-    const uint first_head = kv_head * forward->heads_per_kv_head;
-    const mapped_plane kept = find_mapped_plane(
-        all->workspace, args, part == KEYS ? MAP_K : MAP_V, window, kv_head);
-    mapped_plane plane = find_mapped_plane(all->workspace, args,
-                                           part == QUERIES ? MAP_Q : MAP_D_O,
-                                           window, first_head);
-    __global const float *numbers =
-        row_numbers_of(all->workspace, args, window, first_head);
-    row_tile tile = first_tile(work);
-    if (half_item == 0) {
-        if (round == 0) {
-            acquire_map(kept.map);
-            acquire_map(plane.map);
-        }
-        fetch_kept_boxes(ring, round, &kept, part, work->keys.first);
-    }
-    NO_UNROLL_FOR (uint n = 0; n < work->tiles; n++) {
-        const uint filled_at = filled(ring, at.stage, part);
-        await_phase(was_read(ring, at.stage, part), at.parity);
-        if (half_item == 0) {
-            plane.head = first_head + tile.head;
-            arrive_expecting(filled_at, KEY_BYTES);
-            fetch_box(part_of(ring, at.stage, part), &plane, tile.first,
-                      filled_at);
-        }
-        if (part == QUERIES) {
-            copy_numbers(ring, at.stage, forward, numbers, tile, half_item);
-            arrive_after_copies(filled_at);
-        }
-        at = next_place(at);
-        tile = next_tile(work, tile);
-    }
-    return at;
-}
-
 /* A work tile's part of the last warpgroup, half of it each, queries and
  * numbers, or dO: `round` were before it. Of boxes of dO the half's first
  * work-item alone knows the place in the ring. */
-INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
-                             __local keys_note *note, uint round,
-                             const key_tensors *all, const backward_args *args,
-                             uint item, stage_part part)
+INLINE ring_place fetch_tile(const sliding_call *call, ring_place at,
+                             __local keys_note *note, uint round, uint item,
+                             stage_part part)
 {
+    const backward_args *args = call->args;
     const forward_args *forward = &args->forward;
-    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
-    const uint half_item = item % (WARPGROUP / 2);
+    const tile_ring *ring = call->ring;
+    const fetching_item by = {.ring = ring,
+                              .part = part,
+                              .item = item % (WARPGROUP / 2),
+                              .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
     const key_work work = find_key_work(args, index_in_round(round));
     const ulong window = work.keys.window;
     const uint kv_head = work.keys.kv_head;
     const uint first_head = kv_head * forward->heads_per_kv_head;
     await_phase(queries_read(ring, round), query_parity(round) ^ 1);
-    announce_keys(note, args, &work, all->workspace, item);
+    announce_keys(note, args, &work, call->workspace, item);
     sync_warpgroup(WARPGROUPS);
     arrive(announced(ring, round));
-    if (TENSOR_MAPS)
-        return part == QUERIES || half_item == 0
-                   ? fetch_boxes(ring, at, round, &work, all, args, half_item,
-                                 part)
-                   : at;
-    const row_plane kept =
-        part == KEYS
-            ? plane_of(all->k, &forward->k, window, kv_head, forward->keys)
-            : plane_of(all->v, &forward->v, window, kv_head, forward->keys);
-    row_plane plane = part == QUERIES ? plane_of(all->q, &forward->q, window,
-                                                 first_head, forward->queries)
-                                      : plane_of(all->d_o, &args->d_o, window,
-                                                 first_head, forward->queries);
-    const ulong head_pitch =
-        part == QUERIES ? forward->q.head : args->d_o.head;
-    __global const storage *heads = plane.rows;
+    if (TENSOR_MAPS && part != QUERIES && by.item != 0)
+        return at;
+    const fetched_head kept = part == KEYS
+                                  ? find_head(call, MAP_K, window, kv_head)
+                                  : find_head(call, MAP_V, window, kv_head);
+    const fetched_head passing =
+        part == QUERIES ? find_head(call, MAP_Q, window, first_head)
+                        : find_head(call, MAP_D_O, window, first_head);
     __global const float *numbers =
-        row_numbers_of(all->workspace, args, window, first_head);
+        row_numbers_of(call->workspace, args, window, first_head);
     row_tile tile = first_tile(&work);
     coming_stages coming = {at, 0};
-    fetch_kept(ring, round, &kept, part, work.keys.first, half_item, wide);
+    fetch_kept(&by, round, &kept, &passing, work.keys.first);
     NO_UNROLL_FOR (uint n = 0; n < work.tiles; n++) {
         await_phase(was_read(ring, at.stage, part), at.parity);
-        plane.rows = heads + tile.head * head_pitch;
-        if (part == QUERIES)
-            copy_numbers(ring, at.stage, forward, numbers, tile, half_item);
-        fetch_rows(part_of(ring, at.stage, part), &plane, tile.first,
-                   half_item, wide);
-        if (part == QUERIES && !wide)
-            await_copies(); /* of the numbers */
-        end_stage(ring, &coming, part, wide);
+        if (part == QUERIES) {
+            copy_numbers(ring, at.stage, forward, numbers, tile, by.item);
+            if (TENSOR_MAPS)
+                arrive_after_copies(filled(ring, at.stage, part));
+            else if (!by.wide)
+                await_copies();
+        }
+        fetch_stage(&by, at, &coming, &passing, tile.head, tile.first);
         at = next_place(at);
         tile = next_tile(&work, tile);
     }
-    end_stages(ring, &coming, part);
+    end_stages(&by, &coming);
     return at;
 }
 
@@ -289,9 +232,10 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
 /* A wave's 16 keys. */
 typedef struct wave_keys {
     int lane;
-    float scale;                   /* to logits, times log2 e */
-    float factor;                  /* by which dP is multiplied */
-    row_range rows;                /* that see the warpgroup's keys */
+    float scale;    /* to logits, times log2 e */
+    float factor;   /* by which dP is multiplied */
+    row_range rows; /* that see the warpgroup's keys */
+    kept_rows *k, *v;
     uint first_row[2], end_row[2]; /* of those that see the lane's keys */
 } wave_keys;
 
@@ -361,8 +305,7 @@ INLINE void add_products(float *sums, const uint *operand, uint rows,
 /* `last`: the stage that the products before this one read, if `follows` any.
  */
 INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
-                     uint last, int follows, kept_rows *k, kept_rows *v,
-                     const wave_keys *keys, uint first)
+                     uint last, int follows, const wave_keys *keys, uint first)
 {
     float s[SCORES], dp[SCORES];
     float4 shifts[NUMBER_PAIRS], offsets[NUMBER_PAIRS];
@@ -374,7 +317,7 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     HOLD_OUTS(x->dv);
     HOLD_WEIGHTS(x->ds);
     HOLD_WEIGHTS(x->p);
-    multiply_stage(s, dp, k, v, ring, at.stage);
+    multiply_stage(s, dp, keys->k, keys->v, ring, at.stage);
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(s);
     if (follows) {
@@ -400,8 +343,8 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     end_products();
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(dp);
-    keep_held(k);
-    keep_held(v);
+    keep_held(keys->k);
+    keep_held(keys->v);
     if (!READS_AHEAD)
         load_numbers(offsets, offsets_of(ring, at.stage), keys->lane);
     differentiate(x->ds, s, dp, offsets, keys->factor);
@@ -413,8 +356,8 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
 }
 
 INLINE ring_place compute_loop(key_state *x, const tile_ring *ring,
-                               ring_place at, kept_rows *k, kept_rows *v,
-                               const wave_keys *keys, const key_work *work)
+                               ring_place at, const wave_keys *keys,
+                               const key_work *work)
 {
     row_tile tile = first_tile(work);
     uint last = 0;
@@ -422,7 +365,7 @@ INLINE ring_place compute_loop(key_state *x, const tile_ring *ring,
     if (!GRADIENTS_STAY)
         start_sums(x);
     NO_UNROLL_FOR (uint n = 0; n < work->tiles; n++) {
-        add_tile(x, ring, at, last, follows, k, v, keys, tile.first);
+        add_tile(x, ring, at, last, follows, keys, tile.first);
         follows = 1;
         last = at.stage;
         at = next_place(at);
@@ -447,11 +390,12 @@ INLINE ring_place compute_loop(key_state *x, const tile_ring *ring,
 }
 
 /* A warpgroup's part of a work tile. */
-INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
+INLINE ring_place compute_tile(const sliding_call *call, ring_place at,
                                __local const keys_note *note, uint round,
-                               const key_tensors *all,
-                               const backward_args *args, uint wave, int lane)
+                               uint wave, int lane)
 {
+    const tile_ring *ring = call->ring;
+    const backward_args *args = call->args;
     const uint warpgroup = wave / (WARPGROUP / WAVE);
     await_phase(announced(ring, round), query_parity(round));
     const key_work work = note->work;
@@ -475,7 +419,9 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
         take_kept(kept_of(ring, round, KEYS, warpgroup), wave, lane);
     kept_rows own_v =
         take_kept(kept_of(ring, round, VALUES, warpgroup), wave, lane);
-    at = compute_loop(&x, ring, at, &own_k, &own_v, &keys, &work);
+    keys.k = &own_k;
+    keys.v = &own_v;
+    at = compute_loop(&x, ring, at, &keys, &work);
     sync_warpgroup(warpgroup); /* all have read what is kept */
     const uint own_rows = wave % 4 * 16 * ROW_BYTES;
     const window_place place = find_place(&args->forward, work.keys.window);
@@ -487,11 +433,11 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
                              .flags = args->forward.flags};
     float factor[2] = {1.0f / P_SCALE, 1.0f / P_SCALE};
     store_gradient(x.dv, factor,
-                   kept_of(ring, round, VALUES, warpgroup) + own_rows, all->dv,
-                   &args->dv, &of, ARG_DV);
+                   kept_of(ring, round, VALUES, warpgroup) + own_rows,
+                   call->dv, &args->dv, &of, ARG_DV);
     factor[0] = factor[1] = inverse_ds_scale(ds_scale) * args->forward.scale;
     store_gradient(x.dk, factor,
-                   kept_of(ring, round, KEYS, warpgroup) + own_rows, all->dk,
+                   kept_of(ring, round, KEYS, warpgroup) + own_rows, call->dk,
                    &args->dk, &of, ARG_DK);
     leave_kept(ring, round, lane);
     return at;
@@ -506,8 +452,9 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
                               QUERY_STAGES * KEYS_NOTE_BYTES);
     const uint item = (uint)get_local_id(0);
     const uint wave = wave_of(item);
-    const key_tensors all = {q, k, v, d_o, dk, dv, workspace};
     const tile_ring ring = {local_address(memory)};
+    const sliding_call call = {&ring, &args, q,  k,  v,        d_o,
+                               d_lse, dq,    dk, dv, workspace};
     uint round = 0;
     DECLARE_REGISTERS();
     if (get_group_id(0) >= work_tiles_of(&args))
@@ -518,9 +465,8 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
         LEAVE_REGISTERS();
         ring_place at = {0, 1}; /* all was read, as nothing has been filled */
         do {
-            at = fetch_tile(&ring, at, notes + round % QUERY_STAGES, round,
-                            &all, &args, item % WARPGROUP,
-                            wave % 4 < 2 ? KEYS : VALUES);
+            at = fetch_tile(&call, at, notes + round % QUERY_STAGES, round,
+                            item % WARPGROUP, wave % 4 < 2 ? KEYS : VALUES);
             round++;
         } while (GRADIENTS_STAY && has_round(&args, round));
         await_copies();
@@ -528,8 +474,8 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
         TAKE_REGISTERS();
         ring_place at = {0, 0};
         do {
-            at = compute_tile(&ring, at, notes + round % QUERY_STAGES, round,
-                              &all, &args, wave, (int)(item % WAVE));
+            at = compute_tile(&call, at, notes + round % QUERY_STAGES, round,
+                              wave, (int)(item % WAVE));
             round++;
         } while (GRADIENTS_STAY && has_round(&args, round));
     }

@@ -30,14 +30,6 @@ typedef struct rows_note {
 } rows_note;
 typedef char notes_fit[sizeof(rows_note) == ROWS_NOTE_BYTES ? 1 : -1];
 
-/* A launch's tensors. */
-typedef struct row_tensors {
-    __global const storage *q, *k, *v, *d_o;
-    __global const float *d_lse;
-    __global storage *dq;
-    __global float *workspace;
-} row_tensors;
-
 /* A wave's 16 rows, and what is known of its warpgroup's. */
 typedef struct wave_rows {
     const tile_ring *ring;
@@ -350,89 +342,52 @@ INLINE uint again_of_all(__local const volatile uint *again)
     return all;
 }
 
-/* Fetches as boxes, by the first work-item of a part's half. */
-INLINE ring_place fetch_boxes(const tile_ring *ring, ring_place at, uint count,
-                              const work_tile *tile, const key_loop *loop,
-                              const row_tensors *all,
-                              const backward_args *args, stage_part part)
-{
-    const forward_args *forward = &args->forward;
-    const uint kv_head = tile->head / forward->heads_per_kv_head;
-    const mapped_plane kept =
-        find_mapped_plane(all->workspace, args, part == KEYS ? MAP_Q : MAP_D_O,
-                          tile->window, tile->head);
-    const mapped_plane plane =
-        find_mapped_plane(all->workspace, args, part == KEYS ? MAP_K : MAP_V,
-                          tile->window, kv_head);
-    if (count == 0) {
-        acquire_map(kept.map);
-        acquire_map(plane.map);
-    }
-    fetch_kept_boxes(ring, count, &kept, part, tile->row);
-    NO_UNROLL_FOR (uint i = 0; i < loop->blocks; i++) {
-        const uint filled_at = filled(ring, at.stage, part);
-        await_phase(was_read(ring, at.stage, part), at.parity);
-        arrive_expecting(filled_at, KEY_BYTES);
-        fetch_box(part_of(ring, at.stage, part), &plane, first_key(loop, i),
-                  filled_at);
-        at = next_place(at);
-    }
-    return at;
-}
-
 /* A work tile's part of the last warpgroup, half of it each: `count` were
- * before it. Of boxes the half's first work-item alone knows the place
- * in the ring. */
-INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
+ * before it. Of boxes the half's first work-item alone knows the place in the
+ * ring. */
+INLINE ring_place fetch_tile(const sliding_call *call, ring_place at,
                              __local rows_note *note, uint count,
-                             work_tile tile, const row_tensors *all,
-                             const backward_args *args, uint item,
-                             stage_part part)
+                             work_tile tile, uint item, stage_part part)
 {
+    const backward_args *args = call->args;
     const forward_args *forward = &args->forward;
-    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    const tile_ring *ring = call->ring;
+    const fetching_item by = {.ring = ring,
+                              .part = part,
+                              .item = item % (WARPGROUP / 2),
+                              .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
     const uint kv_head = tile.head / forward->heads_per_kv_head;
     await_phase(queries_read(ring, count), query_parity(count) ^ 1);
     announce(&note->rows, forward, tile, item);
     find_bounds(note->bounds,
-                bounds_of(all->workspace, args, tile.window, kv_head), args,
+                bounds_of(call->workspace, args, tile.window, kv_head), args,
                 item);
     sync_warpgroup(WARPGROUPS);
     arrive(announced(ring, count));
+    if (TENSOR_MAPS && by.item != 0)
+        return at;
     const key_loop loop = announced_loop(forward, &note->rows);
-    const uint half_item = item % (WARPGROUP / 2);
-    if (TENSOR_MAPS)
-        return half_item == 0 ? fetch_boxes(ring, at, count, &tile, &loop, all,
-                                            args, part)
-                              : at;
-    const row_plane kept = part == KEYS
-                               ? plane_of(all->q, &forward->q, tile.window,
-                                          tile.head, forward->queries)
-                               : plane_of(all->d_o, &args->d_o, tile.window,
-                                          tile.head, forward->queries);
-    const row_plane plane = part == KEYS
-                                ? plane_of(all->k, &forward->k, tile.window,
-                                           kv_head, forward->keys)
-                                : plane_of(all->v, &forward->v, tile.window,
-                                           kv_head, forward->keys);
+    const fetched_head kept =
+        part == KEYS ? find_head(call, MAP_Q, tile.window, tile.head)
+                     : find_head(call, MAP_D_O, tile.window, tile.head);
+    const fetched_head passing =
+        part == KEYS ? find_head(call, MAP_K, tile.window, kv_head)
+                     : find_head(call, MAP_V, tile.window, kv_head);
     coming_stages coming = {at, 0};
-    fetch_kept(ring, count, &kept, part, tile.row, half_item, wide);
+    fetch_kept(&by, count, &kept, &passing, tile.row);
     NO_UNROLL_FOR (uint i = 0; i < loop.blocks; i++) {
         await_phase(was_read(ring, at.stage, part), at.parity);
-        fetch_rows(part_of(ring, at.stage, part), &plane, first_key(&loop, i),
-                   half_item, wide);
-        end_stage(ring, &coming, part, wide);
+        fetch_stage(&by, at, &coming, &passing, 0, first_key(&loop, i));
         at = next_place(at);
     }
-    end_stages(ring, &coming, part);
+    end_stages(&by, &coming);
     return at;
 }
 
-INLINE void fetch(const tile_ring *ring, __local rows_note *notes,
-                  __local const uint *again, const row_tensors *all,
-                  const backward_args *args, uint item, stage_part part)
+INLINE void fetch(const sliding_call *call, __local rows_note *notes,
+                  __local const uint *again, uint item, stage_part part)
 {
-    const forward_args *forward = &args->forward;
+    const forward_args *forward = &call->args->forward;
     ring_place at = {0, 1}; /* all was read, as nothing has been filled */
     uint count = 0, first = 0;
     do {
@@ -441,9 +396,9 @@ INLINE void fetch(const tile_ring *ring, __local rows_note *notes,
             uint i = 0;
             do {
                 if (todo >> i & 1) {
-                    at = fetch_tile(ring, at, notes + count % QUERY_STAGES,
+                    at = fetch_tile(call, at, notes + count % QUERY_STAGES,
                                     count, tile_of_round(forward, first + i),
-                                    all, args, item, part);
+                                    item, part);
                     count++;
                 }
                 i++;
@@ -458,20 +413,29 @@ INLINE void fetch(const tile_ring *ring, __local rows_note *notes,
     await_copies();
 }
 
-/* A warpgroup's part of a work tile. `again`: its bits; `bit`: the tile's. */
-INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
-                               __local const rows_note *note, uint count,
-                               __local uint *again, uint bit, int pass,
-                               const row_tensors *all,
-                               const backward_args *args, uint wave, int lane)
+/* A work tile in a pass over its batch: `count` were before it. */
+typedef struct row_turn {
+    uint count;
+    int pass;
+    __local uint *again; /* the warpgroup's bits */
+    uint bit;            /* the tile's */
+} row_turn;
+
+/* A warpgroup's part of a work tile. */
+INLINE ring_place compute_tile(const sliding_call *call, ring_place at,
+                               __local const rows_note *note,
+                               const row_turn *turn, uint wave, int lane)
 {
+    const tile_ring *ring = call->ring;
+    const backward_args *args = call->args;
     const forward_args *forward = &args->forward;
+    const uint count = turn->count;
     const uint warpgroup = wave / (WARPGROUP / WAVE);
     await_phase(announced(ring, count), query_parity(count));
     const key_loop loop = announced_loop(forward, &note->rows);
     const work_tile tile = note->rows.tile;
     if (tile.row + warpgroup * WARPGROUP_ROWS >= note->rows.end ||
-        (pass == 1 && (*again & bit) == 0))
+        (turn->pass == 1 && (*turn->again & turn->bit) == 0))
         return pass_tiles(ring, at, 0, loop.blocks, lane);
     wave_rows rows = {
         .ring = ring,
@@ -482,11 +446,12 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
         .lane = lane,
         .scale = forward->scale * LOG2E,
         .spans = note->rows.seen + wave * 16,
-        .d_lse = (forward->flags & ARG_D_LSE) != 0
-                     ? all->d_lse + plane(&args->d_lse, tile.window, tile.head)
-                     : 0,
+        .d_lse =
+            (forward->flags & ARG_D_LSE) != 0
+                ? call->d_lse + plane(&args->d_lse, tile.window, tile.head)
+                : 0,
         .numbers =
-            row_numbers_of(all->workspace, args, tile.window, tile.head)};
+            row_numbers_of(call->workspace, args, tile.window, tile.head)};
     __local const span *seen = note->rows.seen + warpgroup * WARPGROUP_ROWS;
     const tile_runs runs =
         find_runs(forward, &loop, seen[0], seen[WARPGROUP_ROWS - 1]);
@@ -502,16 +467,17 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
     rows.d_o = &own_d_o;
     rows.runs = &runs;
     at = compute_loop(&x, &rows, at);
-    if (mends(forward) && pass == 0 && mend_delta(&x, &rows) && lane == 0)
-        atomic_or(again, bit);
-    if (pass == 0)
+    if (mends(forward) && turn->pass == 0 && mend_delta(&x, &rows) &&
+        lane == 0)
+        atomic_or(turn->again, turn->bit);
+    if (turn->pass == 0)
         leave_offsets(&x, &rows,
                       ds_scale_of(as_float(note->bounds[BOUND_LENGTH]),
                                   as_float(note->bounds[BOUND_VALUE]),
                                   as_float(note->bounds[BOUND_D_LSE])) /
                           P_SCALE);
     sync_warpgroup(warpgroup); /* all have read what is kept */
-    if (pass == 1 || (*again & bit) == 0) {
+    if (turn->pass == 1 || (*turn->again & turn->bit) == 0) {
         const window_place place = find_place(forward, tile.window);
         const leaving_rows of = {.place = &place,
                                  .head = tile.head,
@@ -525,16 +491,15 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
         store_gradient(x.dq, factor,
                        kept_of(ring, count, QUERIES, warpgroup) +
                            wave % 4 * 16 * ROW_BYTES,
-                       all->dq, &args->dq, &of, ARG_DQ);
+                       call->dq, &args->dq, &of, ARG_DQ);
     }
     return at;
 }
 
-INLINE void compute(const tile_ring *ring, __local const rows_note *notes,
-                    __local uint *again, const row_tensors *all,
-                    const backward_args *args, uint wave, int lane)
+INLINE void compute(const sliding_call *call, __local const rows_note *notes,
+                    __local uint *again, uint wave, int lane)
 {
-    const forward_args *forward = &args->forward;
+    const forward_args *forward = &call->args->forward;
     __local uint *own = again + wave / (WARPGROUP / WAVE);
     ring_place at = {0, 0};
     uint count = 0, first = 0;
@@ -544,10 +509,10 @@ INLINE void compute(const tile_ring *ring, __local const rows_note *notes,
             uint i = 0;
             do {
                 if (todo >> i & 1) {
-                    at = compute_tile(ring, at, notes + count % QUERY_STAGES,
-                                      count, own, 1u << i, pass, all, args,
-                                      wave, lane);
-                    leave_kept(ring, count, lane);
+                    const row_turn turn = {count, pass, own, 1u << i};
+                    at = compute_tile(call, at, notes + count % QUERY_STAGES,
+                                      &turn, wave, lane);
+                    leave_kept(call->ring, count, lane);
                     count++;
                 }
                 i++;
@@ -575,8 +540,9 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
     __local uint *again = (__local uint *)(notes + QUERY_STAGES);
     const uint item = (uint)get_local_id(0);
     const uint wave = wave_of(item);
-    const row_tensors all = {q, k, v, d_o, d_lse, dq, workspace};
     const tile_ring ring = {local_address(memory)};
+    const sliding_call call = {&ring, &args, q,  k,  v,        d_o,
+                               d_lse, dq,    dk, dv, workspace};
     DECLARE_REGISTERS();
     make_kept_ring(&ring, item, 0);
     if (item < WARPGROUPS)
@@ -584,10 +550,10 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave >= COMPUTING_WAVES) {
         LEAVE_REGISTERS();
-        fetch(&ring, notes, again, &all, &args, item % WARPGROUP,
+        fetch(&call, notes, again, item % WARPGROUP,
               wave % 4 < 2 ? KEYS : VALUES);
     } else {
         TAKE_REGISTERS();
-        compute(&ring, notes, again, &all, &args, wave, (int)(item % WAVE));
+        compute(&call, notes, again, wave, (int)(item % WAVE));
     }
 }

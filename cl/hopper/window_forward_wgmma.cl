@@ -151,6 +151,7 @@ typedef struct wave_rows {
 typedef struct window_sums {
     float o[OUTS];
     uint p[WEIGHTS];
+    float scale[2]; /* of the lane's rows, to logits, times log2 e */
     window_weights w;
 } window_sums;
 
@@ -284,7 +285,7 @@ INLINE wave_rows find_rows(const window_call *call, const window_run *run,
 }
 
 /* The first tile of the run, to which nothing is added yet. */
-INLINE void start_run(window_sums *x, float *scale, const window_call *call,
+INLINE void start_run(window_sums *x, const window_call *call,
                       const team_place *at, const wave_rows *rows)
 {
     float s[SCORES];
@@ -299,8 +300,8 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
     AWAIT_PRODUCTS(0);
     HOLD_SCORES(s);
     if (rows->has) {
-        find_scales(scale, call, rows, queries);
-        const logit_terms t = terms_of(call, rows, scale, queries, keys, 0);
+        find_scales(x->scale, call, rows, queries);
+        const logit_terms t = terms_of(call, rows, x->scale, queries, keys, 0);
         float sum[2]; /* no row has a base */
         weigh_tile(s, sum, &x->w, &t, rows->lane, 1);
     }
@@ -310,10 +311,10 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
 /* Scores of the next tile, tile `next_tile` of its window, and meanwhile the
  * values of this one; then weights of the next. Where that is_first of another
  * window's, window n, whose last tile is this one, leaves. */
-INLINE void add_window_tile(window_sums *x, float *scale,
-                            const window_call *call, const window_run *run,
-                            team_place *at, const wave_rows *rows, uint n,
-                            uint next_tile, const int is_first)
+INLINE void add_window_tile(window_sums *x, const window_call *call,
+                            const window_run *run, team_place *at,
+                            const wave_rows *rows, uint n, uint next_tile,
+                            const int is_first)
 {
     float s[SCORES];
     const window_ring *ring = &call->ring;
@@ -339,12 +340,12 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     int are_final = 1;
     float sum[2];
     if (is_first && rows->has)
-        find_scales(scale, call, rows, at->queries.number);
+        find_scales(x->scale, call, rows, at->queries.number);
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(s);
     if (rows->has) {
-        const logit_terms t = terms_of(call, rows, scale, at->queries.number,
-                                       next.number, next_tile);
+        const logit_terms t = terms_of(
+            call, rows, x->scale, at->queries.number, next.number, next_tile);
         are_final = weigh_tile(s, sum, &x->w, &t, rows->lane, is_first);
     }
     HOLD_SCORES(s);
@@ -357,8 +358,8 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     int rescales = rows->has && are_final;
     /* asked behind what does not wait for the sums */
     if (!are_final && !add_weights(&x->w.rows, sum, is_first)) {
-        const logit_terms t = terms_of(call, rows, scale, at->queries.number,
-                                       next.number, next_tile);
+        const logit_terms t = terms_of(
+            call, rows, x->scale, at->queries.number, next.number, next_tile);
         weigh_again(s, sum, &x->w, &t, queries + rows->own,
                     keys_of(ring, next.number), rows->lane, is_first);
         pack_pairs(x->p, s, WEIGHTS);
@@ -426,8 +427,7 @@ INLINE void compute_run(const window_call *call, const window_run *run,
                         team_place *at, uint wave, int lane)
 {
     const uint windows = windows_of_run(call, run);
-    window_sums x = {.w = {.searches = 0}};
-    float scale[2] = {0.0f, 0.0f};
+    window_sums x = {.scale = {0.0f, 0.0f}, .w = {.searches = 0}};
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         x.o[i] = 0.0f;
 #if BIAS
@@ -440,7 +440,7 @@ INLINE void compute_run(const window_call *call, const window_run *run,
     sync_computing();
 #endif
     if (windows > 0)
-        start_run(&x, scale, call, at, &rows);
+        start_run(&x, call, at, &rows);
 #if BIAS
     if (follow) {
         order_biases(call->bias_cache, 0, wave, lane);
@@ -451,9 +451,9 @@ INLINE void compute_run(const window_call *call, const window_run *run,
         return;
     NO_UNROLL_FOR (uint n = 0; n < windows; n++) {
         NO_UNROLL_FOR (uint tile = 1; tile < KEY_TILES; tile++)
-            add_window_tile(&x, scale, call, run, at, &rows, n, tile, 0);
+            add_window_tile(&x, call, run, at, &rows, n, tile, 0);
         if (n + 1 < windows)
-            add_window_tile(&x, scale, call, run, at, &rows, n, 0, 1);
+            add_window_tile(&x, call, run, at, &rows, n, 0, 1);
     }
     end_run(&x, call, run, at, &rows, windows - 1);
 }
