@@ -380,13 +380,12 @@ INLINE void loop_keys(wave_state *s, const key_pipeline *pipeline,
         await_copies(0);
         add_stage(s, &group, &here, w);
     }
-    AWAIT_COPIES(0);
-    barrier(CLK_LOCAL_MEM_FENCE); /* the ring may start again */
 }
 
 /* ---- The kernel ---- */
 
-/* dQ of the wave's rows, once more with another delta if that shows. */
+/* dQ of the wave's rows, once more with another delta if that shows; behind
+ * barriers, as the ring then starts again. */
 INLINE void make_dq(wave_state *s, const key_pipeline *pipeline,
                     const rows_group *g, work_item *me, wave *w)
 {

@@ -118,8 +118,7 @@ INLINE uint find_largest(uint x, __local uint *scratch, const wave *w)
     uint y;
     if (w->lane == 0)
         *scratch = 0;
-    WAVE_SYNC();
-    atomic_max(scratch, x);
+    atomic_max(scratch, x); /* behind that, as lanes are in lockstep */
     WAVE_SYNC();
     y = *scratch;
     WAVE_SYNC();
