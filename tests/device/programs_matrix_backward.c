@@ -203,7 +203,9 @@ static const char *const grids[] = {
 static const char *const sliding[] = {
     "variant=sliding dim=16 block=16 shape=1:1:1:1:1:0:0:1:1:1:1:1:1:1:0",
     "given=1 variant=sliding dim=24 block=16 "
-    "shape=2:1:1:2:1:0:0:2:2:1:2:1:2:1:0",
+    "shape=2:1:1:2:1:0:0:2:2:1:2:1:2:1:0 "
+    /* rows that see nothing, of which no dQ follows from d_lse */
+    "| queries=64 keys=24 block=8 window_blocks=2 d_lse=1",
     "given=1 variant=sliding dim=40 block=16 "
     "shape=1:2:1:2:2:0:0:2:1:1:1:1:2:1:0 more=2 "
     "| queries=30 keys=90 block=20 window_blocks=3 query_offset=60 sink=5 "
