@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How a product of a query and a key becomes a weight, for all tiers (`keep`
- * is asked by cpu/, local/, plain/ and, forward, by matrix/):
+ * is asked by all but hopper/):
  *
  *   logit    x = scale q k + bias + mask     added_to_logit: what is added
  *   hidden   x = -infinity                   visibility.cl: who sees whom

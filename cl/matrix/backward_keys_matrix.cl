@@ -127,7 +127,7 @@ INLINE void differentiate_keys(const keys_group *g, const int large,
                                const tile_rows *keys, const q_block *here,
                                const wave *w)
 {
-    const dp_rows values = read_dp_rows(keys, here->v, w);
+    const dp_rows values = read_dp_rows(keys, here, w);
     const score_keys rows = {(int)here->first_row, here->row_count,
                              numbers + 3, &here->score_bias,
                              &here->args->forward};
@@ -144,9 +144,12 @@ INLINE void differentiate_keys(const keys_group *g, const int large,
             float ds[ACC_PER_LANE];
             clear_tiles(&ds, 1);
             if (g->makes_k)
-                multiply_dp(ds, &values, here->v, here->d_o, first + t, w);
+                multiply_dp(ds, &values, first + t, here, w);
             differentiate_tile(p[t], ds, numbers, first + t, large, here, w);
             if (g->makes_v) {
+                weight_place at;
+                place_weights(&at, keys->row, first + t, here);
+                keep_tile(p[t], &at, w);
                 make_operand_parts(operands, p[t], w);
                 add_values(g->sums[0], DIM_TILES, operands, here->d_o,
                            first + t, 0, w);

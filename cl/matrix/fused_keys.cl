@@ -54,6 +54,7 @@ typedef struct transposed {
     int row_count;
     __local const float *ds_scales;
     float ds_scale;
+    weight_place of; /* of the block's first row, and that key */
 } transposed;
 
 /* sums += weights of `count` tiles of keys, the other way round, times rows of
@@ -72,6 +73,11 @@ INLINE void add_transposed(float (*sums)[KEY_SUM_TILES][ACC_PER_LANE],
                 p[n][part] = load_weights(of->weights + part * WEIGHT_SIZE,
                                           WEIGHT_PITCH, row,
                                           of->key + n * TILE_M, part_rows, w);
+                weight_place at = of->of;
+                at.query += row;
+                at.key += n * TILE_M;
+                if (!aligns)
+                    keep_weights(&p[n][part], &at, 1, w);
                 if (RESCALES && aligns)
                     align_ds_scale(&p[n][part], of->ds_scales, row,
                                    of->ds_scale, w);
@@ -97,7 +103,9 @@ INLINE transposed transpose(const int is_dk, int key, const q_block *here,
                            .key = key,
                            .row_count = here->row_count,
                            .ds_scales = g->ds_scales,
-                           .ds_scale = here->ds_scale};
+                           .ds_scale = here->ds_scale,
+                           .of = {&here->args->forward, work_tile_of(here),
+                                  here->first_row, here->first_key + key}};
     return of;
 }
 

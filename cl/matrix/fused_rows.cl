@@ -207,7 +207,7 @@ differentiate_rows(float sums[ROW_SUM_TILES][ACC_PER_LANE],
                    float kept_dp[TILES_PER_SUBTILE][ACC_PER_LANE],
                    row_work *rows, const q_block *here, const wave *w)
 {
-    const dp_rows d_o = read_dp_rows(&rows->part.rows, here->d_o, w);
+    const dp_rows d_o = read_dp_rows(&rows->part.rows, here, w);
     clear_tiles(sums, ROW_SUM_TILES);
     clear_errors(&rows->errors);
     GRADIENT_FOR (int first = 0; first < KEY_TILES;
@@ -218,7 +218,7 @@ differentiate_rows(float sums[ROW_SUM_TILES][ACC_PER_LANE],
             make_p(p, first, rows->s.top, 1);
         }
         if (PIPELINE_DP)
-            multiply_dp(dp, &d_o, here->d_o, here->v, first, w);
+            multiply_dp(dp, &d_o, first, here, w);
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
             const int tile = first + t;
             if (!IS_TILE(tile))
@@ -228,12 +228,12 @@ differentiate_rows(float sums[ROW_SUM_TILES][ACC_PER_LANE],
             if (KEEPS_DP(t))
                 copy_tile(dp, kept_dp[t]);
             else if (!PIPELINE_DP)
-                multiply_dp(dp, &d_o, here->d_o, here->v, tile, w);
+                multiply_dp(dp, &d_o, tile, here, w);
             make_ds(ds, p[t], dp, tile, &rows->f);
             if (O_SERVES && !SUMS_OPERANDS)
                 add_errors(&rows->errors, ds, p[t], 0, tile, w);
             if (PIPELINE_DP && t + 1 < TILES_PER_SUBTILE && IS_TILE(tile + 1))
-                multiply_dp(dp, &d_o, here->d_o, here->v, tile + 1, w);
+                multiply_dp(dp, &d_o, tile + 1, here, w);
             leave_ds(rows, operands[t], ds, p[t], earlier, tile, here, w);
             if (ROW_SUM_TILES == DIM_TILES)
                 add_values(sums, ROW_SUM_TILES, operands[t], here->k, tile, 0,

@@ -168,14 +168,13 @@ INLINE void add_statistics(row_statistics *s,
                            const row_part *part, const q_block *here,
                            const int has_lse, const wave *w)
 {
-    const dp_rows dp_rows_here = read_dp_rows(&part->rows, here->d_o, w);
+    const dp_rows dp_rows_here = read_dp_rows(&part->rows, here, w);
     SUBTILE_FOR (int first = 0; first < KEY_TILES;
                  first += TILES_PER_SUBTILE) {
         score_subtile(scores, first, here, &part->rows, w);
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t) && KEEPS_DP(t))
-                multiply_dp(kept_dp[t], &dp_rows_here, here->d_o, here->v,
-                            first + t, w);
+                multiply_dp(kept_dp[t], &dp_rows_here, first + t, here, w);
         if (has_lse)
             make_p(scores, first, s->top, 1);
         else
@@ -186,8 +185,7 @@ INLINE void add_statistics(row_statistics *s,
                 if (KEEPS_DP(t))
                     copy_tile(dp, kept_dp[t]);
                 else
-                    multiply_dp(dp, &dp_rows_here, here->d_o, here->v,
-                                first + t, w);
+                    multiply_dp(dp, &dp_rows_here, first + t, here, w);
                 accumulate_dp(s, scores[t], dp, first + t);
             }
     }

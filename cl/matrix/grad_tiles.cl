@@ -2,6 +2,7 @@
  * What the gradient kernels compute with, a q block's rows and keys, and the
  * products of a wave's tile of them: scores, dP and sums of gradients. */
 #include "matrix/epilogue.cl"
+#include "matrix/kept_weights.cl"
 #include "matrix/norms.cl"
 #include "matrix/scores.cl"
 #include "matrix/tile_scheduler.cl"
@@ -283,6 +284,19 @@ INLINE void score_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
     finish_subtile(scores, first, &keys, rows, w);
 }
 
+/* Which weights a tile has, of rows from `row` of the block on. Fills what the
+ * caller has, see place_tile. */
+INLINE void place_weights(weight_place *at, int row, int tile,
+                          const q_block *here)
+{
+    const uint down = first_down(here) + row;
+    const uint across = first_across(here) + tile * TILE_N;
+    at->args = &here->args->forward;
+    at->of = work_tile_of(here);
+    at->query = S_TRANSPOSED ? across : down;
+    at->key = S_TRANSPOSED ? down : across;
+}
+
 /* dO of a tile of rows, or v of a tile of keys, stays in registers where that
  * is not much. */
 #define HELD_DP_TILES (DIM_TILES <= 4 ? DIM_TILES : 0)
@@ -291,38 +305,39 @@ typedef struct dp_rows {
     query_tile tile[HELD_DP_TILES + 1];
 } dp_rows;
 
-INLINE query_tile load_dp_rows(const dp_rows *rows, int d,
-                               __local const ushort *plane_of_rows,
+INLINE query_tile load_dp_rows(const dp_rows *rows, int d, const q_block *here,
                                const wave *w)
 {
-    return load_query(plane_of_rows, PITCH, rows->row, d * TILE_N,
-                      rows->last_row, w);
+    return load_query(S_TRANSPOSED ? here->v : here->d_o, PITCH, rows->row,
+                      d * TILE_N, rows->last_row, w);
 }
 
-INLINE dp_rows read_dp_rows(const tile_rows *rows,
-                            __local const ushort *plane_of_rows, const wave *w)
+INLINE dp_rows read_dp_rows(const tile_rows *rows, const q_block *here,
+                            const wave *w)
 {
     dp_rows dp = {.row = rows->row, .last_row = rows->last_row};
     UNROLL_FOR (int d = 0; d < HELD_DP_TILES; d++)
-        dp.tile[d] = load_dp_rows(&dp, d, plane_of_rows, w);
+        dp.tile[d] = load_dp_rows(&dp, d, here, w);
     return dp;
 }
 
-/* dP of a tile of keys, or of rows the other way round. */
-INLINE void multiply_dp(float *dp, const dp_rows *rows,
-                        __local const ushort *plane_of_rows,
-                        __local const ushort *columns, int tile, const wave *w)
+/* keep(dP) of a tile of keys, or of rows the other way round. */
+INLINE void multiply_dp(float *dp, const dp_rows *rows, int tile,
+                        const q_block *here, const wave *w)
 {
+    weight_place at;
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         dp[i] = 0.0f;
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-        const query_tile q = d < HELD_DP_TILES
-                                 ? rows->tile[d]
-                                 : load_dp_rows(rows, d, plane_of_rows, w);
-        const key_tile k = load_key(columns, PITCH, tile * TILE_N, d * TILE_N,
-                                    LAST_KEY, KEY_PART(tile), w);
+        const query_tile q =
+            d < HELD_DP_TILES ? rows->tile[d] : load_dp_rows(rows, d, here, w);
+        const key_tile k =
+            load_key(S_TRANSPOSED ? here->d_o : here->v, PITCH, tile * TILE_N,
+                     d * TILE_N, LAST_KEY, KEY_PART(tile), w);
         multiply_tiles(dp, &q, &k, w);
     }
+    place_weights(&at, rows->row, tile, here);
+    keep_tile(dp, &at, w);
 }
 
 /* sums[r] = the product of rows r of two planes, at all lanes that share it.

@@ -2,6 +2,7 @@
  * The online softmax of a wave's tile of rows (Milakov and Gimelshein 2018):
  * what it sums of the keys seen so far, and how a subtile's scores become
  * weights. */
+#include "matrix/kept_weights.cl"
 #include "matrix/shift_scores.cl"
 
 /* Weights are exponentials of scores less a row's softmax_max. That is the
@@ -182,27 +183,6 @@ INLINE void weigh_subtile(query_tile weights[TILES_PER_SUBTILE][WEIGHT_PARTS],
                     subtract_rounded(rest);
             }
         }
-}
-
-/* Which weights a tile has: of a window's head, from that query and key on. */
-typedef struct weight_place {
-    const forward_args *args;
-    work_tile of;
-    uint query, key;
-} weight_place;
-
-/* Those of a tile's weights that are not kept become 0. */
-INLINE void keep_weights(query_tile *weights, const weight_place *at, int tile,
-                         const wave *w)
-{
-    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i++) {
-        const int e = i % QUERY_ELEMENTS;
-        const int key = tile * TILE_N + i / QUERY_ELEMENTS * MMA_K +
-                        SLOT_KEY(query_step(w->lane, e));
-        if (!is_kept(at->args, at->of, at->query + query_row(w->lane, e),
-                     at->key + key))
-            clear_operand(weights->x, i);
-    }
 }
 
 /* Sums of lanes that share a row become the row's. */

@@ -85,14 +85,15 @@ add_values(wave_state *s,
            const wave *w)
 {
     uint unlike_numbers = 0;
-    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
-        const weight_place at = {here->args, here->of,
-                                 here->of.row + here->rows->row + m * TILE_M,
-                                 here->first};
-        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
+            const weight_place at = {here->args, here->of,
+                                     here->of.row + here->rows->row +
+                                         m * TILE_M,
+                                     here->first + (first + t) * TILE_N};
             UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
-                keep_weights(&weights[m][t][part], &at, first + t, w);
-    }
+                keep_weights(&weights[m][t][part], &at, 0, w);
+        }
     UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t))
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {

@@ -3,6 +3,7 @@
  * block of rows or keys, which stays in local memory, how it comes there, and
  * how its gradients leave. */
 #include "matrix/epilogue.cl"
+#include "matrix/kept_weights.cl"
 #include "matrix/sliding_numbers.cl"
 #include "matrix/sliding_pipeline.cl"
 #include "matrix/wave_tiles.cl"

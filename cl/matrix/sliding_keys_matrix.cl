@@ -103,6 +103,7 @@ typedef struct sliding_queries {
     float ds_scale;
     int mixed; /* some row of the stage does not see all keys */
     const backward_args *args;
+    work_tile of;
 } sliding_queries;
 
 /* 0 in tiles' places of rows that do not see the key, or do not exist. */
@@ -120,13 +121,18 @@ INLINE void clear_unseen(float *p, float *ds, const sliding_queries *here,
     }
 }
 
-/* P^T and dP^T of a tile become P^T times P_SCALE and dS^T times ds_scale. */
+/* P^T and dP^T of a tile become keep(P^T) times P_SCALE and dS^T times
+ * ds_scale. */
 INLINE void differentiate_tile(float *p, float *dp,
                                const sliding_queries *here, int turn, int tile,
                                const wave *w)
 {
     const float quick_scale = here->args->forward.scale * LOG2E;
     const float factor = here->ds_scale / P_SCALE;
+    const weight_place at = {&here->args->forward, here->of,
+                             here->first + tile * TILE_N,
+                             here->key + turn * TILE_M};
+    keep_tile(dp, &at, w);
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const float4 row =
             here->numbers[tile * TILE_N + value_key(w->lane, i)];
@@ -135,6 +141,7 @@ INLINE void differentiate_tile(float *p, float *dp,
     }
     if (here->mixed)
         clear_unseen(p, dp, here, turn, tile, w);
+    keep_tile(p, &at, w);
 }
 
 INLINE void add_queries(wave_state *s, const sliding_queries *here, int first,
@@ -225,11 +232,13 @@ INLINE void loop_rows(wave_state *s, const row_pipeline *p,
         HIDE_LANE(me->lane);
         HIDE_LANE(w->lane);
         RELOAD_ARGS(backward_args, args, here.args)
-        const stage_rows stage =
-            stage_of(p, step, &args->forward, me->lane).rows;
+        const row_stage at = stage_of(p, step, &args->forward, me->lane);
+        const stage_rows stage = at.rows;
         __local const storage_bits *ring =
             p->ring + step % STAGES * STAGE_SIZE;
         here.args = args;
+        here.of.head = p->first_head + at.head;
+        here.of.row = stage.first;
         here.q = ring + Q_OFFSET;
         here.d_o = ring + D_O_OFFSET;
         here.numbers = p->numbers[step % STAGES];
@@ -277,7 +286,8 @@ INLINE void differentiate_block(wave_state *s, const key_block *keys,
         .key = keys->first + key_row,
         .key_row = key_row,
         .ds_scale = ds_scale_of(largest.y, largest.x, largest.z),
-        .args = args};
+        .args = args,
+        .of = {.window = keys->window}};
     copy_own(g->k_rows, g->k, &forward->k, keys->kv_head, &block);
     copy_own(g->v_rows, g->v, &forward->v, keys->kv_head, &block);
     END_COPIES();

@@ -36,6 +36,7 @@ typedef struct wave_state {
  * these. */
 typedef struct rows_group {
     const backward_args *args;
+    work_tile of;
     stage_rows block;
     wave_rows rows;                /* the wave's */
     __local storage_bits *q, *d_o; /* the block's */
@@ -65,7 +66,7 @@ INLINE float d_lse_of(const rows_group *g, int row)
     return g->d_lse[(ulong)row * g->args->d_lse.row];
 }
 
-/* S and dP of a subtile. */
+/* S and keep(dP) of a subtile. */
 INLINE void
 multiply_keys(float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
               float dp[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
@@ -74,6 +75,13 @@ multiply_keys(float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
 {
     multiply_wave(scores, HELD(s->q), g->q, g->rows.row, here->k, first, w);
     multiply_wave(dp, HELD(s->d_o), g->d_o, g->rows.row, here->v, first, w);
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
+            const weight_place at = {&g->args->forward, g->of,
+                                     g->of.row + g->rows.row + m * TILE_M,
+                                     here->first + (first + t) * TILE_N};
+            keep_tile(dp[m][t], &at, w);
+        }
 }
 
 /* ---- Statistics ---- */
@@ -459,6 +467,7 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const window_coord coord = locate_window(&forward->grid, tile.window);
     rows_group group = {
         .args = &args,
+        .of = tile,
         .block = {forward, &coord, tile.row, (int)(row_end - tile.row),
                   me.lane, (forward->flags & ARG_WIDE_ACCESS) != 0},
         .q = (__local storage_bits *)q_rows,

@@ -90,11 +90,13 @@ INLINE void add_subtile(row_state *s,
             if (IS_TILE(first + t))
                 UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                     s->exact[LANE_ROW(i)] += scores[t][i];
-    const weight_place at = {here->args, here->of,
-                             here->rows.first_row + here->rows.row, here->key};
-    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
+        const weight_place at = {here->args, here->of,
+                                 here->rows.first_row + here->rows.row,
+                                 here->key + (first + t) * TILE_N};
         UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
-            keep_weights(&weights[t][part], &at, first + t, w);
+            keep_weights(&weights[t][part], &at, 0, w);
+    }
     UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t))
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {

@@ -209,7 +209,7 @@ INLINE void differentiate_rows(row_work *work, const int may_be_large,
     const q_block *here = work->share;
     row_state *state = work->state;
     const row_statistics *s = &state->statistics;
-    const dp_rows d_o = read_dp_rows(&part->rows, here->d_o, w);
+    const dp_rows d_o = read_dp_rows(&part->rows, here, w);
     float factor[LANE_ROWS], shift[LANE_ROWS];
     float to_dbias[LANE_ROWS], to_dq[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
@@ -235,7 +235,7 @@ INLINE void differentiate_rows(row_work *work, const int may_be_large,
             read_dbias(earlier, &work->dbias, tile, part, here, w);
             clear_tiles(&ds, 1);
             if (!mends)
-                multiply_dp(ds, &d_o, here->d_o, here->v, tile, w);
+                multiply_dp(ds, &d_o, tile, here, w);
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
                 const int r = LANE_ROW(i);
                 const float change = FMA(ds[i], factor[r], shift[r]);
