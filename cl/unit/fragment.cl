@@ -53,6 +53,14 @@
 #include "common/storage.cl"
 #include MATRIX_UNIT
 
+/* units of vendors.cl: a lane has scores of one query */
+#if AMD_UNIT || INTEL_UNIT
+#define QUERIES_ARE_M 0
+#define TILE_N 16
+#define LANE_ROWS 1
+#define LANE_ROW(i) 0
+#endif
+
 REQUIRE(COMPUTE_CAPABILITY)
 
 #if QUERIES_ARE_M

@@ -11,8 +11,6 @@
 #define A_ELEMENTS 16
 #define B_ELEMENTS 16
 #define C_ELEMENTS 8
-#define QUERIES_ARE_M 0
-#define TILE_N 16
 
 INLINE int a_m(int l, int i) { return i >> 1; }
 INLINE int a_k(int l, int i) { return 2 * l + (i & 1); }
@@ -25,8 +23,6 @@ INLINE int c_n(int l, int i) { return l; }
 #define KEY_RUN 2
 #define VALUE_RUN 1
 #define SPREAD_OUT 0
-#define LANE_ROWS 1
-#define LANE_ROW(i) 0
 /* a lane has all keys of its query */
 #define REDUCE(x, op)
 
@@ -57,25 +53,4 @@ INLINE void load_native_value(uint *to, __local const ushort *rows, int pitch,
     }
 }
 
-#if DTYPE == 1
-#define DPAS intel_sub_group_f16_f16_matrix_mad_k16
-#else
-#define DPAS intel_sub_group_bf16_bf16_matrix_mad_k16
-#endif
-
-/* by element: what vload and vstore reach lands in memory */
-INLINE void mma(const uint *a, const uint *b, float *c)
-{
-    const float8 sum =
-        DPAS(as_int8((uint8)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7])),
-             as_int8((uint8)(b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7])),
-             (float8)(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]));
-    c[0] = sum.s0;
-    c[1] = sum.s1;
-    c[2] = sum.s2;
-    c[3] = sum.s3;
-    c[4] = sum.s4;
-    c[5] = sum.s5;
-    c[6] = sum.s6;
-    c[7] = sum.s7;
-}
+#define LEFT_WORDS(a) EIGHT_WORDS(a)

@@ -11,8 +11,6 @@
 #define A_ELEMENTS 16
 #define B_ELEMENTS 16
 #define C_ELEMENTS 8
-#define QUERIES_ARE_M 0
-#define TILE_N 16
 
 INLINE int a_m(int l, int i) { return l & 15; }
 INLINE int a_k(int l, int i) { return i; }
@@ -26,8 +24,6 @@ INLINE int c_n(int l, int i) { return l & 15; }
 #define SPREAD_OUT 1
 #define VALUE_RUN 1
 #define NATIVE_VALUES 0
-#define LANE_ROWS 1
-#define LANE_ROW(i) 0
 #define REDUCE(x, op) x = op(x, LANE_XOR(x, 16))
 
 /* Of a query's weights, one lane has those of the even keys and lane + 16

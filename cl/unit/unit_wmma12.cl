@@ -11,8 +11,6 @@
 #define A_ELEMENTS 8
 #define B_ELEMENTS 8
 #define C_ELEMENTS 8
-#define QUERIES_ARE_M 0
-#define TILE_N 16
 
 /* Element i of lane l has k = i % 4 + 4 * (l / 16) + 8 * (i / 4) in A and B.
  * A product may take its k in any order that both have: channels come as
@@ -30,8 +28,6 @@ INLINE int c_n(int l, int i) { return l & 15; }
 #define VALUE_RUN 1
 #define NATIVE_VALUES 0
 #define SPREAD_OUT 0
-#define LANE_ROWS 1
-#define LANE_ROW(i) 0
 #define REDUCE(x, op) x = op(x, LANE_XOR(x, 16))
 
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable

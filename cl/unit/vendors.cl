@@ -72,11 +72,32 @@ INLINE float lane_xor(float x, int mask, int lane)
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #define PACK(low, high)                                                       \
     as_uint((half2)(convert_half_rte(low), convert_half_rte(high)))
+#define DPAS intel_sub_group_f16_f16_matrix_mad_k16
 #else
 #define PACK(low, high)                                                       \
     (intel_convert_bfloat16_as_ushort(low) |                                  \
      (uint)intel_convert_bfloat16_as_ushort(high) << 16)
+#define DPAS intel_sub_group_bf16_bf16_matrix_mad_k16
 #endif
+
+/* Elements go one by one, as what vload and vstore reach lands in memory;
+ * LEFT_WORDS are the unit's. */
+#define EIGHT_WORDS(x)                                                        \
+    as_int8((uint8)(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]))
+INLINE void mma(const uint *a, const uint *b, float *c)
+{
+    const float8 sum =
+        DPAS(LEFT_WORDS(a), EIGHT_WORDS(b),
+             (float8)(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]));
+    c[0] = sum.s0;
+    c[1] = sum.s1;
+    c[2] = sum.s2;
+    c[3] = sum.s3;
+    c[4] = sum.s4;
+    c[5] = sum.s5;
+    c[6] = sum.s6;
+    c[7] = sum.s7;
+}
 #endif
 
 #if AMD_UNIT || INTEL_UNIT
