@@ -17,16 +17,13 @@
 
 #define CHECK_REASON_SIZE 256
 
-/* What a self-test found: of the matrix unit and a type, or of the pass whose
- * main step is `kernel`, built with `defines`. */
-typedef struct unit_check {
-    winattn_dtype dtype;
-    const char *kernel; /* a constant of the planner; "" for the unit */
-    char *defines, *build_options;
+/* What a self-test found. */
+typedef struct kept_check {
+    char *subject; /* what was tested, and with which options */
     winattn_status status;
     char reason[CHECK_REASON_SIZE]; /* of a failure */
-    struct unit_check *next;
-} unit_check;
+    struct kept_check *next;
+} kept_check;
 
 struct wa_session {
     cl_context context;
@@ -35,7 +32,7 @@ struct wa_session {
     unsigned users;
     wa_program_set *programs;
     wa_lock *check_lock; /* for `checks`; held while a test runs */
-    unit_check *checks;
+    kept_check *checks;
     struct wa_session *next;
 };
 
@@ -103,68 +100,49 @@ winattn_status wa_session_find_spills(const wa_session *session,
     return WINATTN_SUCCESS;
 }
 
-static void check_free(unit_check *check)
+/* ---- Self-tests ---- */
+
+/* To be freed; NULL: out of memory. */
+static char *subject_of(winattn_dtype dtype, const char *kernel,
+                        const char *defines, const char *build_options)
 {
+    const size_t size =
+        strlen(kernel) + strlen(defines) + strlen(build_options) + 16;
+    char *subject = malloc(size);
+    if (subject)
+        snprintf(subject, size, "%d %s %s\n%s", (int)dtype, kernel, defines,
+                 build_options);
+    return subject;
+}
+
+/* What an earlier test found; false: there was none. */
+static bool recall(const wa_session *session, const char *subject,
+                   winattn_status *status)
+{
+    const kept_check *check = session->checks;
+    while (check && strcmp(check->subject, subject) != 0)
+        check = check->next;
+    if (check && check->status != WINATTN_SUCCESS)
+        wa_fail(check->status, "%s", check->reason);
+    if (check)
+        *status = check->status;
+    return check;
+}
+
+/* What failed for a reason that may pass is tested again. */
+static void keep(wa_session *session, char **subject, winattn_status status)
+{
+    kept_check *check = NULL;
+    if (status == WINATTN_SUCCESS || status == WINATTN_UNSUPPORTED_DEVICE)
+        check = calloc(1, sizeof *check);
     if (!check)
         return;
-    free(check->defines);
-    free(check->build_options);
-    free(check);
-}
-
-static char *copy_of(const char *text)
-{
-    const size_t size = strlen(text) + 1;
-    char *copy = malloc(size);
-    if (copy)
-        memcpy(copy, text, size);
-    return copy;
-}
-
-/* Tests again what failed for a reason that may pass. */
-static void keep_check(wa_session *session, winattn_dtype dtype,
-                       const char *kernel, const char *defines,
-                       const char *build_options, winattn_status status)
-{
-    if (status != WINATTN_SUCCESS && status != WINATTN_UNSUPPORTED_DEVICE)
-        return;
-    unit_check *check = calloc(1, sizeof *check);
-    if (check) {
-        check->defines = copy_of(defines);
-        check->build_options = copy_of(build_options);
-    }
-    if (!check || !check->defines || !check->build_options) {
-        check_free(check);
-        return;
-    }
-    check->dtype = dtype;
-    check->kernel = kernel;
+    check->subject = *subject;
+    *subject = NULL;
     check->status = status;
     snprintf(check->reason, sizeof check->reason, "%s", winattn_last_reason());
     check->next = session->checks;
     session->checks = check;
-}
-
-/* What an earlier test found; NULL: there was none. */
-static const unit_check *find_check(const wa_session *session,
-                                    winattn_dtype dtype, const char *kernel,
-                                    const char *defines,
-                                    const char *build_options)
-{
-    const unit_check *check = session->checks;
-    while (check &&
-           (check->dtype != dtype || strcmp(check->kernel, kernel) != 0 ||
-            strcmp(check->defines, defines) != 0 ||
-            strcmp(check->build_options, build_options) != 0))
-        check = check->next;
-    return check;
-}
-
-static winattn_status recall(const unit_check *check)
-{
-    return check->status == WINATTN_SUCCESS
-               ? WINATTN_SUCCESS
-               : wa_fail(check->status, "%s", check->reason);
 }
 
 winattn_status wa_session_check_matrix_unit(wa_session *session,
@@ -172,18 +150,18 @@ winattn_status wa_session_check_matrix_unit(wa_session *session,
                                             const char *build_options)
 {
     winattn_status status;
+    char *subject = subject_of(dtype, "", "", build_options);
+    if (!subject)
+        return wa_fail_memory();
     wa_lock_take(session->check_lock);
-    const unit_check *check =
-        find_check(session, dtype, "", "", build_options);
-    if (check) {
-        status = recall(check);
-    } else {
+    if (!recall(session, subject, &status)) {
         status = wa_check_matrix_unit(session->context, session->device_id,
                                       session->programs, &session->device,
                                       dtype, build_options);
-        keep_check(session, dtype, "", "", build_options, status);
+        keep(session, &subject, status);
     }
     wa_lock_release(session->check_lock);
+    free(subject);
     return status;
 }
 
@@ -195,20 +173,21 @@ winattn_status wa_session_check_family(wa_session *session,
 {
     const wa_step *main = &plan->step[wa_main_step(plan->pass)];
     winattn_status status;
+    char *subject = subject_of(problem->dtype, main->kernel, main->defines,
+                               problem->build_options);
+    if (!subject)
+        return wa_fail_memory();
     wa_lock_take(session->check_lock);
-    const unit_check *check =
-        find_check(session, problem->dtype, main->kernel, main->defines,
-                   problem->build_options);
-    if (check) {
-        status = recall(check);
-    } else {
+    if (!recall(session, subject, &status)) {
         status = wa_check_family(session, problem, plan, kernels, table);
-        keep_check(session, problem->dtype, main->kernel, main->defines,
-                   problem->build_options, status);
+        keep(session, &subject, status);
     }
     wa_lock_release(session->check_lock);
+    free(subject);
     return status;
 }
+
+/* ---- Contexts and devices ---- */
 
 /* The device that a sub-device is part of, NULL for a whole one. */
 static winattn_status find_parent(cl_device_id device, cl_device_id *parent)
@@ -267,9 +246,10 @@ static winattn_status check_context(cl_context context, cl_device_id device)
 static void session_free(wa_session *session)
 {
     while (session->checks) {
-        unit_check *check = session->checks;
+        kept_check *check = session->checks;
         session->checks = check->next;
-        check_free(check);
+        free(check->subject);
+        free(check);
     }
     if (session->check_lock)
         wa_lock_destroy(session->check_lock);
