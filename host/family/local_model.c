@@ -62,7 +62,6 @@ wa_local_tiling wa_local_tiling_of(const wa_problem *problem,
     return t;
 }
 
-/* Of a work-group. */
 uint64_t wa_local_bytes(const wa_local_shape *s, const wa_local_tiling *t)
 {
     return s->teams * t->team_bytes;

@@ -21,7 +21,7 @@ const char *wa_matrix_begin_side(const wa_problem *problem,
                                  const wa_device *device,
                                  const wa_matrix_shape *shape,
                                  uint32_t keeps_dbias, wa_matrix_side *side);
-/* The same of the place of sums of dBias, in a kernel that owns rows of it;
+/* Refuses a place for sums of dBias in a kernel that owns rows of it, or NULL;
  * bytes of these sums, of a block of rows. */
 const char *wa_matrix_dbias_refusal(const wa_matrix_side *side,
                                     uint32_t row_planes);

@@ -98,7 +98,7 @@ static uint64_t local_bytes(const wa_matrix_side *w)
     return bytes_of_arrays(w, keeps_tokens(w));
 }
 
-/* Of a shape whose block is a window; registers apart. */
+/* What refuses a shape whose block is a window, registers apart; or NULL. */
 static const char *begin(const wa_problem *problem, const wa_device *device,
                          const wa_matrix_shape *shape, uint32_t keeps_dbias,
                          wa_matrix_side *w)

@@ -14,7 +14,7 @@
 /* Of any number of a shape, so that the product of two fits 32 bits. */
 #define WA_LARGEST_NUMBER 65535u
 
-/* Of cl/cpu/. */
+/* A shape of cl/cpu/. */
 typedef struct wa_cpu_shape {
     uint32_t lanes;     /* of a vector: 4, 8 or 16 */
     uint32_t tile_rows; /* query rows and key vectors of a register tile of */
@@ -22,7 +22,7 @@ typedef struct wa_cpu_shape {
     uint32_t out_vecs;  /* channel vectors of a tile of the output */
 } wa_cpu_shape;
 
-/* Of cl/local/forward_local.cl. */
+/* A shape of cl/local/forward_local.cl. */
 typedef struct wa_local_shape {
     uint32_t block_rows, block_keys; /* of a work tile, of a softmax step */
     uint32_t team;                   /* work-items that share a work tile */
@@ -42,7 +42,7 @@ typedef enum wa_bias_cache {
     WA_BIAS_CACHE_LOCAL_AND_REGIONS = BIAS_CACHE_LOCAL_AND_REGIONS
 } wa_bias_cache;
 
-/* Of kernels of cl/matrix/. */
+/* A shape of kernels of cl/matrix/. */
 typedef struct wa_matrix_shape {
     uint32_t block_rows, block_keys; /* of a work-group, of a softmax step */
     uint32_t waves_per_window;       /* that share a window */
@@ -52,7 +52,7 @@ typedef struct wa_matrix_shape {
     uint32_t bias_cache;
 } wa_matrix_shape;
 
-/* Of cl/local/backward_*_local.cl. */
+/* A shape of cl/local/backward_*_local.cl. */
 typedef struct wa_gradient_shape {
     uint32_t block_rows, block_keys; /* as in wa_local_shape */
     uint32_t team, stage_dims, score_rows, score_cols, out_rows;
@@ -68,9 +68,9 @@ typedef enum wa_kept_dbias {
     WA_DBIAS_LOCAL /* of two kernels only */
 } wa_kept_dbias;
 
-/* Of cl/matrix/backward_matrix.cl alone, whose blocks have all keys; or, with
- * rows.block_keys, of backward_rows_matrix.cl and backward_keys_matrix.cl, for
- * which a pass has so many rows. */
+/* A shape of cl/matrix/backward_matrix.cl alone, whose blocks are windows; or,
+ * with rows.block_keys, of backward_rows_matrix.cl and
+ * backward_keys_matrix.cl, for which a pass has so many rows. */
 typedef struct wa_matrix_gradient_shape {
     wa_matrix_shape rows;
     uint32_t keeps_dbias;

@@ -10,7 +10,7 @@
 #include "program/cache_record.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-/* Of a shape, which has nothing but numbers; at most. */
+/* A shape has nothing but numbers, at most so many. */
 #define NUMBERS(shape) (sizeof(shape) / sizeof(uint32_t))
 #define MOST_NUMBERS NUMBERS(wa_matrix_gradient_shape)
 #define ANY "any"

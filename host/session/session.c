@@ -102,7 +102,7 @@ winattn_status wa_session_find_spills(const wa_session *session,
 
 /* ---- Self-tests ---- */
 
-/* To be freed; NULL: out of memory. */
+/* A text that is to be freed; NULL: out of memory. */
 static char *subject_of(winattn_dtype dtype, const char *kernel,
                         const char *defines, const char *build_options)
 {
