@@ -88,10 +88,10 @@ def forward(kind: str, arguments: Mapping[str, Any]) -> Any:
     named = {name: array for name, array in outputs.items()
              if array is not None}
     place = _places.place_of(arrays, named, given)
-    problem = Problem(kind, {name: place.layout(array)
+    problem = Problem(kind, {name: place.layout(name, array)
                              for name, array in arrays.items()}, given)
     for name, array in named.items():
-        problem.add(name, place.layout(array))
+        problem.add(name, place.layout(name, array))
     problem.desc.passes = _library.PASS_FORWARD
     plan = cache.get(place.context, place.device, problem)
 
@@ -160,10 +160,10 @@ def backward(kind: str, arguments: Mapping[str, Any]) -> Gradients:
     named = {name: array for name, array in outputs.items()
              if array is not None}
     place = _places.place_of({**arrays, **more}, named, given)
-    problem = Problem(kind, {name: place.layout(array)
+    problem = Problem(kind, {name: place.layout(name, array)
                              for name, array in arrays.items()}, given)
     for name, array in {**more, **named}.items():
-        problem.add(name, place.layout(array))
+        problem.add(name, place.layout(name, array))
     problem.desc.passes = _library.PASS_BACKWARD
     plan = cache.get(place.context, place.device, problem)
 

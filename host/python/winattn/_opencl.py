@@ -31,7 +31,8 @@ _DEVICE_VERSION, _DEVICE_MEMORY = 0x102F, 0x101F
 _TYPES = {1 << 1: "cpu", 1 << 2: "gpu", 1 << 3: "accelerator"}
 _ALL_TYPES = 0xFFFFFFFF
 _CONTEXT_PLATFORM = 0x1084
-_READ_WRITE, _COPY_HOST = 1 << 0, 1 << 5
+_READ_WRITE, _USE_HOST, _COPY_HOST = 1 << 0, 1 << 3, 1 << 5
+_MAP_READ = 1 << 0
 _DEVICE_NOT_FOUND, _INVALID_CONTEXT, _NO_PLATFORM = -1, -34, -1001
 
 # name: arguments; those that make an object return it, the others a status
@@ -50,6 +51,12 @@ _FUNCTIONS = {
                        POINTER(c_int32)),
     "clEnqueueReadBuffer": (c_void_p, c_void_p, c_uint32, c_size_t, c_size_t,
                             c_void_p, c_uint32, c_void_p, c_void_p),
+    "clEnqueueMapBuffer": (c_void_p, c_void_p, c_uint32, c_uint64, c_size_t,
+                           c_size_t, c_uint32, c_void_p, c_void_p,
+                           POINTER(c_int32)),
+    "clEnqueueUnmapMemObject": (c_void_p, c_void_p, c_void_p, c_uint32,
+                                c_void_p, c_void_p),
+    "clFinish": (c_void_p,),
     "clReleaseMemObject": (c_void_p,),
     "clReleaseCommandQueue": (c_void_p,),
     "clReleaseContext": (c_void_p,),
@@ -157,8 +164,8 @@ def _choose() -> tuple[ctypes.CDLL, str]:
         for name, arguments in _FUNCTIONS.items():
             function = getattr(chosen[0], name)
             function.argtypes = arguments
-            function.restype = (c_void_p if name.startswith("clCreate")
-                                else c_int32)
+            makes = name.startswith(("clCreate", "clEnqueueMap"))
+            function.restype = c_void_p if makes else c_int32
         _bind(*chosen)
         _chosen = chosen
         return chosen
@@ -282,18 +289,21 @@ def set_device(device: Device | None) -> None:
 
 class Buffer:
     """Device memory that is released with this object; OpenCL keeps it as
-    long as something is enqueued that needs it."""
+    long as something is enqueued that needs it. With an address `at`, it is
+    the host's memory there, which must be there as long."""
 
     def __init__(self, session: Session, size: int,
-                 content: numpy.ndarray | None = None) -> None:
+                 content: numpy.ndarray | None = None,
+                 at: int | None = None) -> None:
         self.handle = None
         self.size = max(size, 1)  # OpenCL has no empty buffers
         error = c_int32()
-        source = (content.ctypes.data
-                  if content is not None and content.nbytes else None)
+        source, flags = at, _USE_HOST if at else 0
+        if content is not None and content.nbytes:
+            source, flags = content.ctypes.data, _COPY_HOST
         self.handle = session.cl.clCreateBuffer(
-            session.context, _READ_WRITE | (_COPY_HOST if source else 0),
-            self.size, source, byref(error))
+            session.context, _READ_WRITE | flags, self.size, source,
+            byref(error))
         self._release = session.cl.clReleaseMemObject
         _check(error.value, f"a buffer of {self.size} bytes")
 
@@ -309,6 +319,7 @@ class Session:
     def __init__(self, device: Device) -> None:
         self.cl = load()
         self.device = device.id
+        self.shares_memory = device.type == "cpu"  # with the host
         properties = (c_void_p * 3)(_CONTEXT_PLATFORM, device.platform_id, 0)
         error = c_int32()
         self.context = self.cl.clCreateContext(
@@ -327,6 +338,21 @@ class Session:
             _check(self.cl.clEnqueueReadBuffer(
                 self.queue, buffer.handle, 1, 0, to.nbytes, to.ctypes.data, 0,
                 None, None), "reading a result")
+
+    def finish(self) -> None:
+        _check(self.cl.clFinish(self.queue), "waiting for a result")
+
+    def show(self, buffer: Buffer) -> None:
+        """Waits for all that was enqueued; then the host's memory has what a
+        buffer on it holds."""
+        error = c_int32()
+        pointer = self.cl.clEnqueueMapBuffer(
+            self.queue, buffer.handle, 1, _MAP_READ, 0, buffer.size, 0, None,
+            None, byref(error))
+        _check(error.value, "reading a result")
+        _check(self.cl.clEnqueueUnmapMemObject(
+            self.queue, buffer.handle, pointer, 0, None, None),
+            "reading a result")
 
     def close(self) -> None:
         self.cl.clReleaseCommandQueue(self.queue)

@@ -20,11 +20,13 @@ from typing import Any, Callable, Iterable, Mapping
 import numpy
 
 from . import _library, _opencl
+from ._host import Memory, lies_well
 from ._library import Tensor, invalid
 
 
 class NumpyPlace:
-    """Arrays are copied to a device and back; calls wait for their results.
+    """Arrays are copied to a device and back, or used where they are by a
+    device that computes in the host's memory; calls wait for their results.
     """
 
     def __init__(self, device: _opencl.Device) -> None:
@@ -32,20 +34,25 @@ class NumpyPlace:
         self.context = self._session.context
         self.device = self._session.device
         self.queue = self._session.queue
-        # device memory of this call; released when it is done
+        # memory of this call; released when it is done
         self._buffers: dict[str, _opencl.Buffer] = {}
+        self._memory = Memory(self._session)
         self._outputs: dict[str, numpy.ndarray] = {}
 
-    @staticmethod
-    def check(outputs: Mapping[str, numpy.ndarray],
+    def check(self, outputs: Mapping[str, numpy.ndarray],
               inputs: Mapping[str, numpy.ndarray]) -> None:
-        """Inputs are copied before an output is written, so that these may
-        lie on them."""
+        """Inputs on which an output lies are copied before it is written."""
         for name, array in outputs.items():
             if not array.flags.writeable:
                 raise invalid(f"{name} is read-only, and would be written")
         _keep_apart({name: (None, array) for name, array in outputs.items()},
                     {})
+        if self._session.shares_memory:
+            self._memory.add({
+                name: array for name, array in {**inputs, **outputs}.items()
+                if lies_well(array) and (name in outputs or not any(
+                    numpy.may_share_memory(array, output)
+                    for output in outputs.values()))})
 
     def _tensor(self, name: str, size: int,
                 content: numpy.ndarray | None = None) -> Tensor:
@@ -54,17 +61,21 @@ class NumpyPlace:
         return Tensor(buffer.handle, 0)
 
     def load(self, name: str, array: numpy.ndarray) -> Tensor:
+        if name in self._memory:
+            return self._memory.tensor(name)
         content = numpy.ascontiguousarray(array)
         return self._tensor(name, content.nbytes, content)
 
     def make(self, name: str, shape: tuple[int, ...], dtype: numpy.dtype,
              given: numpy.ndarray | None, keep: bool) -> Tensor:
-        self._outputs[name] = (numpy.empty(shape, dtype) if given is None
-                               else given)
-        if keep:
-            return self.load(name, self._outputs[name])
-        return self._tensor(
-            name, int(numpy.prod(shape, dtype=object)) * dtype.itemsize)
+        if given is None:
+            given = numpy.empty(shape, dtype)
+            if self._session.shares_memory and lies_well(given):
+                self._memory.add({name: given})
+        self._outputs[name] = given
+        if keep or name in self._memory:
+            return self.load(name, given)
+        return self._tensor(name, given.nbytes)
 
     def scratch(self, size: int) -> Tensor:
         return self._tensor("workspace", size)
@@ -72,9 +83,14 @@ class NumpyPlace:
     def enqueue(self, function: Callable, plan: c_void_p,
                 call: ctypes.Structure) -> None:
         _library.check(function(plan, self.queue, byref(call), 0, None, None))
+        # the arrays are the caller's, and may go when the call returns
+        self._session.finish()
 
     def take(self, name: str) -> numpy.ndarray:
         to = self._outputs[name]
+        if name in self._memory:
+            self._memory.read(name)
+            return to
         if to.flags.c_contiguous:
             self._session.read(self._buffers[name], to)
             return to
@@ -83,9 +99,8 @@ class NumpyPlace:
         numpy.copyto(to, read)
         return to
 
-    @staticmethod
-    def layout(array: numpy.ndarray) -> _Contiguous:
-        return _Contiguous(array)
+    def layout(self, name: str, array: numpy.ndarray) -> Any:
+        return array if name in self._memory else _Contiguous(array)
 
 
 class _Contiguous:
@@ -199,7 +214,7 @@ class PyOpenCLPlace:
         return self._outputs[name]
 
     @staticmethod
-    def layout(array: Any) -> Any:
+    def layout(name: str, array: Any) -> Any:
         return array
 
 
