@@ -45,6 +45,8 @@ Requires-Python: >=3.8
 Requires-Dist: numpy
 Provides-Extra: pyopencl
 Requires-Dist: pyopencl; extra == "pyopencl"
+Provides-Extra: torch
+Requires-Dist: torch>=2.4; extra == "torch"
 Provides-Extra: bfloat16
 Requires-Dist: ml_dtypes; extra == "bfloat16"
 Keywords: attention,OpenCL,GPU,Swin Transformer
@@ -123,9 +125,9 @@ def pack(library, folder):
     info = f"winattn-{version()}.dist-info"
     tag = f"py3-none-{platform_tag(library)}"
     suffix = pathlib.Path(library).suffix
-    files = {f"winattn/{path.name}": path.read_bytes()
-             for path in sorted((HERE / "winattn").iterdir())
-             if path.is_file()}
+    files = {path.relative_to(HERE).as_posix(): path.read_bytes()
+             for path in sorted((HERE / "winattn").rglob("*"))
+             if path.suffix in (".py", ".typed")}
     files["winattn/_version.py"] = (
         "# Written by backend.py.\n"
         f'VERSION = "{version()}"\n'

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators winattn::window_attention, ::grid_attention and
+::sliding_attention, each with its gradient, ..._backward, as torch.library
+knows them: what they take, the shapes of what they return, and which operator
+computes their gradients. Where tensors are says who computes, see _run.
+
+An operator takes q, k and v, or all three packed in q. It returns o, which
+lies in memory as q does, and lse."""
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+
+from . import _run
+from ._layout import (DIFFERENTIATED, empty_gradients, empty_like_tokens,
+                      split)
+
+# ---- Schemas ----
+
+_TENSORS = "Tensor q, Tensor? k, Tensor? v"
+_TERMS = ("Tensor? logit_scale, Tensor? bias, Tensor? mask, "
+          "Tensor? query_regions, Tensor? key_regions, Tensor? table_index")
+_SCALE = "float? scale, bool allow_tf32"
+_TERM_OPTIONS = ("bool cosine, int[] table_window, bool table_sliced, "
+                 "float? region_value")
+# kind: its tensors, its other arguments
+_ARGUMENTS = {
+    "window": (f"{_TENSORS}, {_TERMS}", f"{_SCALE}, {_TERM_OPTIONS}"),
+    "grid": (f"{_TENSORS}, {_TERMS}, Tensor? pad_k, Tensor? pad_v",
+             f"{_SCALE}, {_TERM_OPTIONS}, int[] window, int[] shift, "
+             "bool[] periodic, str padding, bool roll_first, bool shift_mask"),
+    "sliding": (_TENSORS,
+                f"{_SCALE}, int block, int first_block, int window_blocks, "
+                "int sink, bool sink_in_window, int query_offset"),
+}
+
+def _names(arguments: str) -> list[str]:
+    return [each.split()[-1] for each in arguments.split(",")]
+
+
+# ---- Shapes ----
+
+def _fake_forward(kind: str) -> Callable:
+    def fake(q, k, v, *rest):
+        q = split(kind, q, k, v)[0]
+        return (empty_like_tokens(kind, q),
+                q.new_empty(q.shape[:-1], dtype=torch.float32))
+    return fake
+
+
+def _fake_backward(kind: str) -> Callable:
+    tensors = _names(_ARGUMENTS[kind][0])
+
+    def fake(*given):
+        wanted, given = given[-1], dict(zip(tensors, given))
+        return empty_gradients(kind, given, wanted)
+    return fake
+
+
+# ---- Gradients ----
+
+def _save(kind: str) -> Callable:
+    tensors, options = map(_names, _ARGUMENTS[kind])
+
+    def setup_context(ctx, inputs, output):
+        for name, wanted in zip(tensors, ctx.needs_input_grad):
+            if wanted and name not in DIFFERENTIATED:
+                raise NotImplementedError(
+                    f"{name} requires a gradient, and winattn computes none: "
+                    f"pass {name}.detach()")
+        ctx.given = [each is not None for each in inputs[:len(tensors)]]
+        ctx.options = inputs[len(tensors):]
+        ctx.save_for_backward(
+            *(each for each in inputs[:len(tensors)] if each is not None),
+            *output)
+    return setup_context
+
+
+def _differentiate(kind: str) -> Callable:
+    tensors, options = map(_names, _ARGUMENTS[kind])
+
+    def backward(ctx, d_o, d_lse):
+        *saved, o, lse = ctx.saved_tensors
+        left = iter(saved)
+        given = [next(left) if is_given else None for is_given in ctx.given]
+        needed = dict(zip(tensors, ctx.needs_input_grad))
+        wanted = [bool(needed.get(name)) for name in DIFFERENTIATED]
+        if not any(wanted):
+            return (None,) * (len(tensors) + len(options))
+        if d_o is None:
+            d_o = torch.zeros_like(o)
+        made = iter(getattr(torch.ops.winattn, f"{kind}_attention_backward")(
+            *given, d_o, o, lse, d_lse, *ctx.options, wanted))
+        gradients = {name: next(made)
+                     for name, is_wanted in zip(DIFFERENTIATED, wanted)
+                     if is_wanted}
+        return tuple(
+            gradients[name].to(tensor.dtype) if name in gradients else None
+            for name, tensor in zip(tensors, given)
+        ) + (None,) * len(options)
+    return backward
+
+
+def _no_second_derivative(ctx, *gradients):
+    raise NotImplementedError(
+        "winattn computes no second derivatives (create_graph=True, or a "
+        "gradient of a gradient)")
+
+
+# ---- Registration ----
+
+_library = torch.library.Library("winattn", "DEF")
+
+
+def _register(kind: str) -> None:
+    tensors, options = _ARGUMENTS[kind]
+    name = f"{kind}_attention"
+    _library.define(f"{name}({tensors}, {options}) -> (Tensor, Tensor)")
+    _library.define(
+        f"{name}_backward({tensors}, Tensor d_o, Tensor o, Tensor lse, "
+        f"Tensor? d_lse, {options}, bool[] wanted) -> Tensor[]")
+    names, backward_names = (
+        _names(f"{tensors}, {more}{options}") for more in
+        ("", "d_o, o, lse, d_lse, "))
+
+    def forward(*given):
+        return _run.forward(kind, dict(zip(names, given)))
+
+    def backward(*given):
+        return _run.backward(kind, dict(zip(backward_names, given)),
+                             given[-1])
+
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, forward, key)
+        _library.impl(f"{name}_backward", backward, key)
+    qualified = f"winattn::{name}"
+    torch.library.register_fake(qualified, _fake_forward(kind),
+                                lib=_library)
+    torch.library.register_fake(f"{qualified}_backward",
+                                _fake_backward(kind), lib=_library)
+    torch.library.register_autograd(
+        qualified, _differentiate(kind), setup_context=_save(kind),
+        lib=_library)
+    torch.library.register_autograd(
+        f"{qualified}_backward", _no_second_derivative, lib=_library)
+
+
+for _kind in _ARGUMENTS:
+    _register(_kind)
