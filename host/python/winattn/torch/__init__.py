@@ -12,8 +12,9 @@ torch.compile and torch.export take them without a graph break. Under autocast
 q, k and v are cast as those of a matrix product are. Results and gradients
 are the same in every run. Second derivatives are not computed, and refused.
 
-Tensors may be in the host's memory: an OpenCL device that is a CPU computes
-on them where they are.
+Tensors must be in the host's memory. An OpenCL device that is a CPU computes
+on them where they are; if there is none, they are copied to the device that
+there is, with a warning. Tensors on GPUs are refused.
 
 Errors are those of winattn: TypeError, winattn.InvalidArgument,
 winattn.Unsupported, winattn.OpenCLError."""
@@ -47,19 +48,19 @@ def _each(name: str, value: Sizes, axes: int) -> list:
 def _cast(q: Tensor, k: Tensor | None, v: Tensor | None
           ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """As autocast casts the factors of a product."""
-    if not torch.is_autocast_enabled(q.device.type):
+    if not torch.is_autocast_enabled("cpu"):
         return q, k, v
-    dtype = torch.get_autocast_dtype(q.device.type)
+    dtype = torch.get_autocast_dtype("cpu")
     return (q.to(dtype), None if k is None else k.to(dtype),
             None if v is None else v.to(dtype))
 
 
 def _check(q: Tensor, **others: Tensor | None) -> None:
-    if q.device.type not in ("cpu", "cuda"):
+    if q.device.type not in ("cpu", "meta"):
         raise TypeError(
-            f"q is on {q.device}: winattn computes on tensors in the host's "
-            "memory and on NVIDIA GPUs; for others PyTorch would have to give "
-            "OpenCL access to its memory")
+            f"q is on {q.device}: winattn.torch computes on tensors in the "
+            "host's memory (q.cpu()); memory of PyTorch's other devices is "
+            "not OpenCL's")
     for name, tensor in others.items():
         if tensor is not None and tensor.device != q.device:
             raise TypeError(f"{name} is on {tensor.device}, and q on "
@@ -89,20 +90,15 @@ def _terms(q: Tensor, k: Tensor | None, v: Tensor | None, terms: dict
     table_index = terms["table_index"]
     if table_index is not None:
         table_index = table_index.to(device="cpu", dtype=torch.int32)
-    q, k, v = _cast(q, k, v)
     term = table if bias is None else bias
-    pair = [each if each is None or each.dtype in (q.dtype, torch.float32)
-            else each.to(q.dtype) for each in (term, mask)]
     _check(q, k=k, v=v, bias=term, mask=mask, logit_scale=logit_scale,
            regions=both[0])
+    q, k, v = _cast(q, k, v)
+    pair = [each if each is None or each.dtype in (q.dtype, torch.float32)
+            else each.to(q.dtype) for each in (term, mask)]
     return ([q, k, v, logit_scale, *pair, *both, table_index],
-            [terms["scale"], _allows_tf32(q),
-             terms["cosine"] or logit_scale is not None, window,
-             terms["table_sliced"], terms["region_value"]])
-
-
-def _allows_tf32(q: Tensor) -> bool:
-    return q.is_cuda and torch.backends.cuda.matmul.allow_tf32
+            [terms["scale"], terms["cosine"] or logit_scale is not None,
+             window, terms["table_sliced"], terms["region_value"]])
 
 
 def window_attention(
@@ -235,14 +231,14 @@ def sliding_window_attention(
                     keys
 
     Types, lse and gradients as for window_attention."""
-    q, k, v = _cast(q, k, v)
     _check(q, k=k, v=v)
+    q, k, v = _cast(q, k, v)
     for name, number in (("first_block", first_block),
                          ("window_blocks", window_blocks)):
         if number is not None and number < 1:
             raise invalid(f"{name} is {number}, and must be at least 1")
     o, lse = torch.ops.winattn.sliding_attention(
-        q, k, v, scale, _allows_tf32(q), block, first_block or 0,
+        q, k, v, scale, block, first_block or 0,
         window_blocks or 0, sink, sink_in_window, query_offset)
     return (o, lse) if return_lse else o
 

@@ -167,7 +167,7 @@ def _wants_more(module: nn.Module, arguments: tuple, named: dict) -> bool:
     config = getattr(module, "config", None)
     return (any(each is not None and each is not False
                 for each in arguments[2:])
-            or any(named.get(name) for name in ("output_attentions",))
+            or bool(named.get("output_attentions"))
             or named.get("head_mask") is not None
             or bool(getattr(config, "output_attentions", False)))
 
@@ -177,7 +177,8 @@ def _wants_more(module: nn.Module, arguments: tuple, named: dict) -> bool:
 @functools.lru_cache(maxsize=None)
 def _class_of(base: type, kind: _Kind) -> type:
     def forward(self, *arguments: Any, **named: Any) -> Any:
-        if ((self.training and _dropout(self) > 0)
+        x = arguments[0] if arguments else next(iter(named.values()))
+        if (x.device.type != "cpu" or self.training and _dropout(self) > 0
                 or _wants_more(self, arguments, named)):
             return base.forward(self, *arguments, **named)
         return kind.forward(self, *arguments, **named)
@@ -248,7 +249,8 @@ def accelerate(model: nn.Module) -> Report:
     before.
 
     A module that drops weights of attention (attn_drop) computes as before
-    while it trains. So does a call that wants attention's weights.
+    while it trains. So does a call with tensors of a GPU, or one that wants
+    attention's weights.
 
     Returns what was replaced, and what was left and why."""
     report = Report({}, {})

@@ -2,7 +2,7 @@
 """The operators winattn::window_attention, ::grid_attention and
 ::sliding_attention, each with its gradient, ..._backward, as torch.library
 knows them: what they take, the shapes of what they return, and which operator
-computes their gradients. Where tensors are says who computes, see _run.
+computes their gradients. _run computes.
 
 An operator takes q, k and v, or all three packed in q. It returns o, which
 lies in memory as q does, and lse."""
@@ -21,19 +21,19 @@ from ._layout import (DIFFERENTIATED, empty_gradients, empty_like_tokens,
 _TENSORS = "Tensor q, Tensor? k, Tensor? v"
 _TERMS = ("Tensor? logit_scale, Tensor? bias, Tensor? mask, "
           "Tensor? query_regions, Tensor? key_regions, Tensor? table_index")
-_SCALE = "float? scale, bool allow_tf32"
-_TERM_OPTIONS = ("bool cosine, int[] table_window, bool table_sliced, "
-                 "float? region_value")
+_TERM_OPTIONS = ("float? scale, bool cosine, int[] table_window, "
+                 "bool table_sliced, float? region_value")
 # kind: its tensors, its other arguments
 _ARGUMENTS = {
-    "window": (f"{_TENSORS}, {_TERMS}", f"{_SCALE}, {_TERM_OPTIONS}"),
+    "window": (f"{_TENSORS}, {_TERMS}", _TERM_OPTIONS),
     "grid": (f"{_TENSORS}, {_TERMS}, Tensor? pad_k, Tensor? pad_v",
-             f"{_SCALE}, {_TERM_OPTIONS}, int[] window, int[] shift, "
+             f"{_TERM_OPTIONS}, int[] window, int[] shift, "
              "bool[] periodic, str padding, bool roll_first, bool shift_mask"),
     "sliding": (_TENSORS,
-                f"{_SCALE}, int block, int first_block, int window_blocks, "
+                "float? scale, int block, int first_block, int window_blocks, "
                 "int sink, bool sink_in_window, int query_offset"),
 }
+
 
 def _names(arguments: str) -> list[str]:
     return [each.split()[-1] for each in arguments.split(",")]
@@ -131,9 +131,8 @@ def _register(kind: str) -> None:
         return _run.backward(kind, dict(zip(backward_names, given)),
                              given[-1])
 
-    for key in ("CPU", "CUDA"):
-        _library.impl(name, forward, key)
-        _library.impl(f"{name}_backward", backward, key)
+    _library.impl(name, forward, "CPU")
+    _library.impl(f"{name}_backward", backward, "CPU")
     qualified = f"winattn::{name}"
     torch.library.register_fake(qualified, _fake_forward(kind),
                                 lib=_library)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""accelerate: small models of others compute the same with winattn, forward
+and backward. Libraries that are not installed are skipped."""
+import copy
+import io
+import os
+import pathlib
+import pickle
+import re
+import unittest
+
+import torch
+import winattn.torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def torchvision(v2):
+    from torchvision.models import swin_transformer as swin
+    more = {"block": swin.SwinTransformerBlock}
+    if v2:
+        more = {"block": swin.SwinTransformerBlockV2,
+                "downsample_layer": swin.PatchMergingV2}
+    return swin.SwinTransformer([4, 4], 16, [2, 2], [2, 4], [7, 7],
+                                num_classes=10, **more), (60, 72), 4
+
+
+def timm(v2):
+    import timm as library
+    name, window = (("swinv2_tiny_window8_256", 8) if v2 else
+                    ("swin_tiny_patch4_window7_224", 7))
+    side = 8 * window
+    return library.create_model(
+        name, embed_dim=16, depths=(2, 2), num_heads=(2, 4), img_size=side,
+        window_size=window, num_classes=10), (side, side), 4
+
+
+def transformers(v2):
+    import transformers as library
+    config = {"image_size": 56, "embed_dim": 16, "depths": [2, 2],
+              "num_heads": [2, 4], "window_size": 7, "num_labels": 10}
+    if v2:
+        model = library.Swinv2ForImageClassification(
+            library.Swinv2Config(**config))
+    else:
+        model = library.SwinForImageClassification(
+            library.SwinConfig(**config))
+    return model, (56, 56), 4
+
+
+class WindowAttention(nn.Module):
+    """As Microsoft's code has it: attributes, parameters and forward."""
+
+    def __init__(self, scale=0.3, attn_drop=0.0):
+        super().__init__()
+        self.window_size, self.num_heads, self.scale = (3, 5), 2, scale
+        self.relative_position_bias_table = nn.Parameter(torch.randn(45, 2))
+        rows, columns = torch.arange(15) // 5, torch.arange(15) % 5
+        self.register_buffer(
+            "relative_position_index",
+            (rows[:, None] - rows + 2) * 9 + columns[:, None] - columns + 4)
+        self.qkv, self.proj = nn.Linear(16, 48), nn.Linear(16, 16)
+        self.attn_drop = nn.Dropout(attn_drop)
+        self.proj_drop = nn.Dropout(0.0)
+
+    def forward(self, x, mask=None):
+        qkv = self.qkv(x).reshape(len(x), 15, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        logits = self.scale * qkv[0] @ qkv[1].transpose(-2, -1)
+        logits = logits + self.relative_position_bias_table[
+            self.relative_position_index].permute(2, 0, 1)
+        if mask is not None:
+            logits = (logits.view(-1, len(mask), 2, 15, 15)
+                      + mask[:, None]).view(-1, 2, 15, 15)
+        o = self.attn_drop(logits.softmax(-1)) @ qkv[2]
+        return self.proj_drop(self.proj(o.transpose(1, 2).flatten(2)))
+
+
+class Stranger(WindowAttention):
+    pass
+
+
+Stranger.__name__ = "WindowAttention"
+Stranger.forward = lambda self, x, mask=None: WindowAttention.forward(
+    self, x, mask) * 1.1
+
+
+def result(model, x):
+    made = model(x)
+    return made if torch.is_tensor(made) else made.logits
+
+
+class Models(unittest.TestCase):
+    def check(self, make):
+        torch.manual_seed(4)
+        try:
+            model, size, count = make()
+        except ImportError as missing:
+            self.skipTest(str(missing))
+        for parameter in model.parameters():
+            if parameter.dim() == 1 or parameter.shape[0] > 100:
+                nn.init.normal_(parameter, std=0.2)
+        model.eval()
+        other = copy.deepcopy(model)
+        x = torch.randn(2, 3, *size)
+        state = copy.deepcopy(model.state_dict())
+        report = winattn.torch.accelerate(model)
+        self.assertEqual(len(report.replaced), count, str(report))
+        self.assertFalse(report.left, str(report))
+        self.assertEqual(list(state), list(model.state_dict()))
+        model.load_state_dict(state)
+        one, two = result(model, x), result(other, x)
+        self.near(one, two, "logits")
+        one.square().sum().backward()
+        two.square().sum().backward()
+        largest = max(p.grad.abs().max() for p in other.parameters()
+                      if p.grad is not None)
+        for (name, p), q in zip(model.named_parameters(),
+                                other.parameters()):
+            if q.grad is not None:
+                self.near(p.grad, q.grad, name, 1e-5 * largest)
+        again = pickle.loads(pickle.dumps(model))
+        self.assertTrue(torch.equal(result(again, x), one))
+        self.assertEqual(len(winattn.torch.accelerate(model).left), count)
+
+    def near(self, x, y, name, least=0.0):
+        error = (x - y).abs().max()
+        self.assertLess(error, max(1e-3 * y.abs().max(), least, 1e-6), name)
+
+    def test_torchvision(self):
+        self.check(lambda: torchvision(False))
+
+    def test_torchvision_v2(self):
+        self.check(lambda: torchvision(True))
+
+    def test_timm(self):
+        self.check(lambda: timm(False))
+
+    def test_timm_v2(self):
+        self.check(lambda: timm(True))
+
+    def test_transformers(self):
+        self.check(lambda: transformers(False))
+
+    def test_transformers_v2(self):
+        self.check(lambda: transformers(True))
+
+
+class Readme(unittest.TestCase):
+    def test_examples(self):
+        text = pathlib.Path(os.environ["WINATTN_TEST_SOURCE"], "host",
+                            "python", "README.md").read_text()
+        blocks = [block for block in re.findall(r"```python\n(.*?)```", text,
+                                                re.S) if "torch" in block]
+        self.assertEqual(len(blocks), 2)
+        printed = []
+        names = {"model": nn.Sequential(WindowAttention()),
+                 "print": printed.append}
+        for block in blocks:
+            exec(block, names)
+        self.assertEqual(names["o"].shape, (64, 3, 49, 32))
+        self.assertEqual(len(printed[0].replaced), 1)
+
+
+class Modules(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(5)
+        self.x = torch.randn(4, 15, 16)
+
+    def test_microsoft(self):
+        model = nn.Sequential(WindowAttention())
+        right = model(self.x)
+        report = winattn.torch.accelerate(model)
+        self.assertEqual(list(report.replaced), ["0"])
+        self.assertLess((model(self.x) - right).abs().max(), 1e-5)
+
+    def test_strangers_are_left(self):
+        """One that has the names and computes something else."""
+        model = nn.Sequential(Stranger())
+        report = winattn.torch.accelerate(model)
+        self.assertFalse(report.replaced)
+        self.assertRegex(report.left["0"], "something else")
+
+    def test_dropout_of_weights(self):
+        """Named, and as before while it trains."""
+        model = nn.Sequential(WindowAttention(attn_drop=0.5))
+        report = winattn.torch.accelerate(model)
+        self.assertRegex(report.replaced["0"], "drops weights")
+        one, two = model(self.x), model(self.x)
+        self.assertFalse(torch.equal(one, two))
+        model.eval()
+        self.assertTrue(torch.equal(model(self.x), model(self.x)))
+
+    def accelerated(self):
+        model = nn.Sequential(WindowAttention(), WindowAttention())
+        winattn.torch.accelerate(model)
+        return model
+
+    def test_checkpointing(self):
+        model = self.accelerated()
+        gradients = []
+        for run in (model, lambda x: checkpoint(model, x,
+                                                use_reentrant=False)):
+            model.zero_grad()
+            run(self.x).square().sum().backward()
+            gradients.append([p.grad.clone() for p in model.parameters()])
+        for one, two in zip(*gradients):
+            self.assertTrue(torch.equal(one, two))
+
+    def test_scaled_steps(self):
+        """GradScaler and autocast."""
+        model = self.accelerated()
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+        losses = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = model(self.x).float().square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            losses.append(loss.item())
+        self.assertLess(losses[-1], losses[0])
+
+    def test_workers_that_fork(self):
+        """They load while this process has used OpenCL, and end."""
+        model = self.accelerated()
+        model(self.x)
+        loader = DataLoader(TensorDataset(torch.randn(8, 15, 16)),
+                            batch_size=4, num_workers=2,
+                            multiprocessing_context="fork")
+        for x, in loader:
+            self.assertEqual(model(x).shape, (4, 15, 16))
+
+    def test_saved(self):
+        file = io.BytesIO()
+        model = self.accelerated()
+        torch.save(model.state_dict(), file)
+        file.seek(0)
+        plain = nn.Sequential(WindowAttention(), WindowAttention())
+        plain.load_state_dict(torch.load(file))
+        self.assertLess((plain(self.x) - model(self.x)).abs().max(), 1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()
