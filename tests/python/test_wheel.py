@@ -50,11 +50,12 @@ class Wheel(unittest.TestCase):
         tag = path.stem[len(f"winattn-{winattn.__version__}-"):]
         self.assertTrue(tag.startswith("py3-none-"))
         self.assertIn(f"Tag: {tag}\n", files[f"{info}/WHEEL"].decode())
-        folder = SOURCE / "host" / "python" / "winattn"
+        folder = SOURCE / "host" / "python"
         self.assertEqual(
-            {f"winattn/{each.name}" for each in folder.glob("*.*")
-             if each.is_file()} | {"winattn/_version.py",
-                                   "winattn/libwinattn.so"},
+            {each.relative_to(folder).as_posix()
+             for each in (folder / "winattn").rglob("*.*")
+             if each.suffix in (".py", ".typed")}
+            | {"winattn/_version.py", "winattn/libwinattn.so"},
             {name for name in files if name.startswith("winattn/")})
 
     def test_version(self):
