@@ -33,7 +33,7 @@ static void try_stages(const space *of, wa_matrix_shape s)
                                  : of->pass == WA_BACKWARD
                                      ? WA_MATRIX_GRADIENT_STAGES
                                      : WA_MATRIX_MOST_STAGES;
-    const uint32_t bias_caches = wa_matrix_has_regions(of->problem)       ? 4
+    const uint32_t bias_caches = MASK_HAS_REGIONS(of->problem->mask)      ? 4
                                  : wa_problem_has_score_bias(of->problem) ? 3
                                                                           : 1;
     for (s.stages = 1; s.stages <= most_stages; s.stages++)

@@ -77,11 +77,6 @@ wa_matrix_shape wa_matrix_transpose_shape(const wa_matrix_shape *s)
     return transposed;
 }
 
-bool wa_matrix_has_regions(const wa_problem *problem)
-{
-    return MASK_HAS_REGIONS(problem->mask);
-}
-
 const char *wa_matrix_bias_place(const wa_problem *problem,
                                  uint32_t bias_cache)
 {
@@ -212,7 +207,7 @@ const char *wa_matrix_refusal(const wa_problem *problem,
         s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
         return "blocks of rows are no whole number of tiles";
     if (s->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS &&
-        !wa_matrix_has_regions(problem))
+        !MASK_HAS_REGIONS(problem->mask))
         return "the problem has no regions to compare";
     if ((s->bias_cache == WA_BIAS_CACHE_LOCAL ||
          s->bias_cache == WA_BIAS_CACHE_REGISTERS) &&

@@ -39,9 +39,6 @@ wa_matrix_shape wa_matrix_transpose_shape(const wa_matrix_shape *shape);
 /* Elements that are copied at once. */
 uint32_t wa_matrix_chunk(const wa_problem *problem);
 
-/* Are there regions to compare? */
-bool wa_matrix_has_regions(const wa_problem *problem);
-
 /* Where bias and mask come from, as a plan says. */
 const char *wa_matrix_bias_place(const wa_problem *problem,
                                  uint32_t bias_cache);

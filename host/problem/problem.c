@@ -13,6 +13,25 @@
 #define MAX_HEAD_DIM 256u
 #define MAX_HEADS 65536u
 
+winattn_status wa_check_count(const char *name, uint64_t value, uint64_t most)
+{
+    if (value == 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is 0", name);
+    if (value > most)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s is %llu, above %llu",
+                       name, (unsigned long long)value,
+                       (unsigned long long)most);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_check_enum(const char *name, int value, int last)
+{
+    if (value < 0 || value > last)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is %d, not 0 to %d", name,
+                       value, last);
+    return WINATTN_SUCCESS;
+}
+
 static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
 {
     WA_TRY(wa_check_enum("variant", (int)desc->variant, WINATTN_SLIDING));

@@ -11,7 +11,8 @@
 
 #define WA_MAX_TOKENS 0x7fffffffu
 
-/* The descriptor's field `name` is 1 to `most`, or a number up to `last`. */
+/* problem.c: the descriptor's field `name` is 1 to `most`, or a number up to
+ * `last`. */
 winattn_status wa_check_count(const char *name, uint64_t value, uint64_t most);
 winattn_status wa_check_enum(const char *name, int value, int last);
 
