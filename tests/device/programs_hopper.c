@@ -56,6 +56,8 @@ static const char *const forward[] = {
     "| queries=30 block=100 first_block=30 window_blocks=2 sink=70 heads=4 "
     "kv_heads=2 windows=1 | queries=100 keys=330 block=100 first_block=30 "
     "window_blocks=2 sink=70 query_offset=230 heads=4 kv_heads=2",
+    /* two windows at a time, in warpgroups of three tiles */
+    "queries=270 dim=32 bias=same" WINDOW "| windows=5 heads=2 lse=0",
 };
 
 #define WHOLE " only=1 kernel=window_gradients_wgmma "
@@ -69,7 +71,7 @@ static const char *const backward[] = {
     "| windows=3 data=common given=1 | region_value=-2 outputs=7 windows=3",
     "grid=2 size=24x36 window=12x12 shift=5x8 mask=shift dim=32 "
     "bias=table_same layout=packed given=1" WHOLE
-    "| map=121 roll=650 d_lse=1 | map=211 batch=2 accumulate=31",
+    "| map=121 roll=650 d_lse=1 | map=211 batch=2 accumulate=31 | data=common",
     "grid=3 size=4x6x12 window=2x6x12 dim=32 bias=same" WHOLE
     "| map=121 batch=2 heads=2 layout=tokens accumulate=31",
     "queries=144 dim=32 bias=table_same entries=77" WHOLE
@@ -82,7 +84,9 @@ static const char *const backward[] = {
     "queries=256 dim=32 bias=same mask=regions mask_windows=2" KEYS
     "| region_value=-2 d_lse=1 outputs=7",
     "variant=cosine logit_scale=3 queries=196 keys=225 dim=32 bias=same "
-    "mask=regions mask_windows=2" KEYS "| heads=2 windows=1 d_lse=1",
+    /* the last: an lse far below 0, which rows behind it must not have */
+    "mask=regions mask_windows=2" KEYS "| heads=2 windows=1 d_lse=1 "
+    "| logit_scale=4.6 heads=3 data=common",
     "variant=cosine logit_scale=4 grid=2 size=32x32 window=16x16 shift=5x8 "
     "mask=shift dim=32 bias=table_same layout=packed given=1" KEYS
     "| map=121 roll=390 d_lse=1 accumulate=31",
