@@ -421,6 +421,25 @@ typedef struct row_turn {
     uint bit;            /* the tile's */
 } row_turn;
 
+/* dQ of a wave's rows, by way of where they were kept. */
+INLINE void leave_dq(const sliding_call *call, work_tile tile,
+                     const wave_rows *rows, const row_state *x, uint kept)
+{
+    const forward_args *forward = &call->args->forward;
+    const window_place place = find_place(forward, tile.window);
+    const leaving_rows of = {.place = &place,
+                             .head = tile.head,
+                             .row = rows->row,
+                             .end = rows->end,
+                             .lane = rows->lane,
+                             .flags = forward->flags};
+    float factor[2];
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        factor[r] = inverse_ds_scale(x->ds_scale[r]) * forward->scale;
+    store_gradient(x->dq, factor, kept, call->dq, &call->args->dq, &of,
+                   ARG_DQ);
+}
+
 /* A warpgroup's part of a work tile. */
 INLINE ring_place compute_tile(const sliding_call *call, ring_place at,
                                __local const rows_note *note,
@@ -477,22 +496,10 @@ INLINE ring_place compute_tile(const sliding_call *call, ring_place at,
                                   as_float(note->bounds[BOUND_D_LSE])) /
                           P_SCALE);
     sync_warpgroup(warpgroup); /* all have read what is kept */
-    if (turn->pass == 1 || (*turn->again & turn->bit) == 0) {
-        const window_place place = find_place(forward, tile.window);
-        const leaving_rows of = {.place = &place,
-                                 .head = tile.head,
-                                 .row = rows.row,
-                                 .end = rows.end,
-                                 .lane = lane,
-                                 .flags = forward->flags};
-        float factor[2];
-        UNROLL_FOR (int r = 0; r < 2; r++)
-            factor[r] = inverse_ds_scale(x.ds_scale[r]) * forward->scale;
-        store_gradient(x.dq, factor,
-                       kept_of(ring, count, QUERIES, warpgroup) +
-                           wave % 4 * 16 * ROW_BYTES,
-                       call->dq, &args->dq, &of, ARG_DQ);
-    }
+    if (turn->pass == 1 || (*turn->again & turn->bit) == 0)
+        leave_dq(call, tile, &rows, &x,
+                 kept_of(ring, count, QUERIES, warpgroup) +
+                     wave % 4 * 16 * ROW_BYTES);
     return at;
 }
 

@@ -460,7 +460,6 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
     wave w = {.lane = me.id % WAVE};
-
     const work_tile tile = deal_work_tile(forward, (uint)get_group_id(0));
     const uint row_end = min(tile.row + forward->block_rows, forward->queries);
     const uint kv_head = tile.head / forward->heads_per_kv_head;
