@@ -102,3 +102,15 @@ INLINE work_tile find_work_tile(const forward_args *args, uint index)
     u.head = window_head % args->heads;
     return u;
 }
+
+/* Where numbers of a head's rows are, which kernels of gradients leave each
+ * other on tiers cpu and local. */
+INLINE __global float *statistics_of(__global float *workspace,
+                                     const backward_args *args, work_tile of)
+{
+    const forward_args *forward = &args->forward;
+    const ulong window = of.window - forward->first_window;
+    return workspace + args->workspace +
+           (window * forward->heads + of.head) * forward->queries *
+               ROW_NUMBERS;
+}

@@ -351,13 +351,11 @@ INLINE void open_window(window_keys *w, key_range range, ulong window,
 /* Rows, in tiles, that see some of the block's keys: the first and the end. */
 INLINE uint2 rows_that_see(const forward_args *args, const key_block *keys)
 {
-#if VARIANT == SLIDING
+    if (VARIANT != SLIDING)
+        return (uint2)(0, args->queries);
     const row_range rows =
         rows_of_keys(args, keys->first, keys->first + keys->count - 1);
     return (uint2)(rows.first / TILE_ROWS * TILE_ROWS, rows.end);
-#else
-    return (uint2)(0, args->queries);
-#endif
 }
 
 /* What a query head adds to sums and partials; returns the sum of q^ . dq^.
@@ -447,12 +445,10 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
              u.head++) {
             const score_bias_view score_bias =
                 score_bias_at(&bias_tensors, forward, u, &here.coord);
-            const float along = add_head(
-                &sums, &here, &score_bias, u,
-                HEAD_SCALE(forward, logit_scale, u.head), d_lse,
-                workspace + args.workspace +
-                    (w * forward->heads + u.head) * queries * ROW_NUMBERS,
-                &partials);
+            const float along =
+                add_head(&sums, &here, &score_bias, u,
+                         HEAD_SCALE(forward, logit_scale, u.head), d_lse,
+                         statistics_of(workspace, &args, u), &partials);
             if (owns_scale)
                 partials.scale[u.head] +=
                     scale_gradient(forward, LOGIT_SCALE, u.head, along);

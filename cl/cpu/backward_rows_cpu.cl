@@ -150,10 +150,7 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
     const gradient_rows dq_rows = gradient_of(
         dq, &args.dq, grid, u.head, flags & ARG_DQ, flags & ARG_ADD_DQ);
     d_lse += plane(&args.d_lse, grid, u.head);
-    workspace +=
-        args.workspace +
-        ((u.window - forward->first_window) * forward->heads + u.head) *
-            forward->queries * ROW_NUMBERS;
+    workspace = statistics_of(workspace, &args, u);
     key_block keys;
     vec natural_k[BLOCK_KEYS][V_VECS], transposed_v[HEAD_DIM][KEY_VECS];
     row_tile tile;

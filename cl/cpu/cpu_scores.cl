@@ -56,12 +56,11 @@ INLINE vec add_score_bias(vec x, const forward_args *args,
 /* -infinity where the row does not see the key. */
 INLINE vec hide_unseen(vec x, const forward_args *args, uint row, uint key)
 {
-#if VARIANT == SLIDING
+    if (VARIANT != SLIDING)
+        return x;
     const span seen = visible_span(args, row);
     const ivec at = LANE_NUMBERS + (int)key;
-    x = select((vec)(-INFINITY), x, IS_SEEN(args, seen, at, int));
-#endif
-    return x;
+    return select((vec)(-INFINITY), x, IS_SEEN(args, seen, at, int));
 }
 
 /* Dot products of the tile's rows with key vectors jv .. jv + TILE_VECS. */

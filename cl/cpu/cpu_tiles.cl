@@ -25,15 +25,13 @@ REQUIRE(OUT_VECS)
 typedef struct key_block {
     uint first; /* key */
     int count;
-    int mixed; /* some row of the work tile does not see all of it */
-#if GRID
-    token token[BLOCK_KEYS];
-#endif
+    int mixed;   /* some row of the work tile does not see all of it */
     int adjusts; /* ADJUSTS, in this window */
-    ivec hidden[PADDING == 2 ? KEY_VECS : 1];
+    token token[ROOM(GRID, BLOCK_KEYS)];
+    ivec hidden[ROOM(PADDING == 2, KEY_VECS)];
     vec transposed[HEAD_DIM][KEY_VECS];
-    vec inverse_norm[VARIANT == COSINE ? KEY_VECS : 1];
-    ivec region[MASK_HAS_REGIONS(MASK) ? KEY_VECS : 1];
+    vec inverse_norm[ROOM(VARIANT == COSINE, KEY_VECS)];
+    ivec region[ROOM(MASK_HAS_REGIONS(MASK), KEY_VECS)];
 } key_block;
 
 /* A tile of query rows. Rows past the work tile's last repeat it, unstored. */
@@ -46,28 +44,21 @@ typedef struct row_tile {
     float max[TILE_ROWS];           /* of logits so far */
     float sum[TILE_ROWS];           /* of exponentials so far */
     float rescale[TILE_ROWS];       /* factor of what earlier blocks summed */
-#if GRID
-    token token[TILE_ROWS];
-#endif
+    token token[ROOM(GRID, TILE_ROWS)];
     int region[TILE_ROWS];
 } row_tile;
 
 /* A token of a window that is not on a grid is its number. */
-#if GRID
-INLINE token key_token(const key_block *keys, int j) { return keys->token[j]; }
-INLINE token row_token(const row_tile *tile, int r) { return tile->token[r]; }
-#else
 INLINE token key_token(const key_block *keys, int j)
 {
     const token t = {.at = {0, 0, keys->first + j}};
-    return t;
+    return GRID ? keys->token[j] : t;
 }
 INLINE token row_token(const row_tile *tile, int r)
 {
     const token t = {.at = {0, 0, tile->row[r]}};
-    return t;
+    return GRID ? tile->token[r] : t;
 }
-#endif
 
 /* Is there a row of the tile of which something is kept? */
 INLINE int has_rows(const row_tile *tile)
@@ -99,11 +90,9 @@ INLINE head_rows rows_of(__global const storage *tensor,
 INLINE void find_keys(key_block *keys, const grid_layout *grid,
                       const window_coord *coord)
 {
-#if GRID
-    for (int j = 0; j < keys->count; j++)
+    for (int j = 0; GRID && j < keys->count; j++)
         keys->token[j] = find_token(grid, coord, keys->first + j);
     keys->adjusts = MASK_FOLLOWS_GRID(MASK) && coord->shift_boundaries != 0;
-#endif
     for (int j = 0; PADDING == 2 && j < keys->count; j++)
         keys->adjusts |= !EXISTS(key_token(keys, j));
     for (int jv = 0; ADJUSTS && keys->adjusts && jv < KEY_VECS; jv++) {
@@ -187,8 +176,7 @@ INLINE void open_keys(key_block *keys, key_range range,
 INLINE void load_regions(key_block *keys, const forward_args *args,
                          const score_bias_view *score_bias)
 {
-#if MASK_READS_REGIONS(MASK)
-    for (int jv = 0; jv < KEY_VECS; jv++) {
+    for (int jv = 0; MASK_READS_REGIONS(MASK) && jv < KEY_VECS; jv++) {
         int x[LANES];
         for (int i = 0; i < LANES; i++)
             x[i] =
@@ -196,7 +184,6 @@ INLINE void load_regions(key_block *keys, const forward_args *args,
                            keys->first + min(jv * LANES + i, keys->count - 1));
         keys->region[jv] = JOIN(vload, LANES)(0, x);
     }
-#endif
 }
 
 /* ---- Rows ---- */
@@ -228,9 +215,8 @@ INLINE void load_rows(row_tile *tile, const forward_args *args,
     tile->count = (int)min(row_end - row, (uint)TILE_ROWS);
     for (int r = 0; r < TILE_ROWS; r++) {
         tile->row[r] = min(row + r, row_end - 1);
-#if GRID
-        tile->token[r] = find_token(&args->grid, coord, tile->row[r]);
-#endif
+        if (GRID)
+            tile->token[r] = find_token(&args->grid, coord, tile->row[r]);
         if (MASK_FOLLOWS_GRID(MASK))
             tile->region[r] =
                 shift_boundary_sides(&args->grid, coord, tile->row[r]);

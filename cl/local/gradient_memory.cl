@@ -260,17 +260,6 @@ INLINE void stage_tiles(const gradient_memory *memory,
     stage_d_o(memory, block, 0, lane);
 }
 
-/* Where numbers of a head's rows are, between kernels. */
-INLINE __global float *statistics_of(__global float *workspace,
-                                     const backward_args *args, work_tile of)
-{
-    const forward_args *forward = &args->forward;
-    const ulong window = of.window - forward->first_window;
-    return workspace + args->workspace +
-           (window * forward->heads + of.head) * (ulong)QUERIES(forward) *
-               ROW_NUMBERS;
-}
-
 /* What the kernel before left of the rows. */
 INLINE void load_statistics(const gradient_memory *memory,
                             __global const float *statistics,

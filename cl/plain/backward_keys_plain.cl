@@ -48,7 +48,6 @@ INLINE void add_rows(const backward_args *args, const window_head *head,
     }
 }
 
-#if VARIANT == COSINE
 INLINE float sum_along(const backward_args *args, __global float *workspace,
                        work_tile u)
 {
@@ -57,7 +56,6 @@ INLINE float sum_along(const backward_args *args, __global float *workspace,
         sum += row_numbers(args, workspace, u, row)[ROW_ALONG];
     return sum;
 }
-#endif
 
 __kernel __attribute__((reqd_work_group_size(BLOCK_KEYS, 1, 1))) void
 backward_keys_plain(BACKWARD_PARAMETERS)
@@ -96,15 +94,14 @@ backward_keys_plain(BACKWARD_PARAMETERS)
                 find_head(forward, u, &tensors, q, k, v,
                           HEAD_SCALE(forward, logit_scale, u.head));
             add_rows(&args, &head, u, d_o, workspace, &partials, &own);
-#if VARIANT == COSINE
-            if (own.key == 0 && (forward->flags & ARG_D_LOGIT_SCALE) != 0) {
+            if (VARIANT == COSINE && own.key == 0 &&
+                (forward->flags & ARG_D_LOGIT_SCALE) != 0) {
                 const float sum =
-                    scale_gradient(forward, logit_scale, u.head,
+                    scale_gradient(forward, LOGIT_SCALE, u.head,
                                    sum_along(&args, workspace, u));
                 __global float *to = partials.scale + u.head;
                 *to = partials.start ? sum : *to + sum;
             }
-#endif
         }
         (void)divide_by_length(own.dk, own.k, own.stored_k);
         if ((forward->flags & ARG_DK) != 0)

@@ -12,11 +12,7 @@ INLINE __global float *row_numbers(const backward_args *args,
                                    __global float *workspace, work_tile u,
                                    uint row)
 {
-    const forward_args *forward = &args->forward;
-    const ulong heads =
-        (u.window - forward->first_window) * forward->heads + u.head;
-    return workspace + args->workspace +
-           (heads * forward->queries + row) * ROW_NUMBERS;
+    return statistics_of(workspace, args, u) + row * ROW_NUMBERS;
 }
 
 /* own: x^ of a row that is stored at y. Returns x^ d. */
@@ -24,11 +20,11 @@ INLINE float divide_by_length(float8 d[EIGHTS], const float8 own[EIGHTS],
                               __global const storage *y)
 {
     float along = 0.0f;
-#if VARIANT == COSINE
+    if (VARIANT != COSINE)
+        return along;
     UNROLL_FOR (int i = 0; i < EIGHTS; i++)
         along += sum_of(own[i] * d[i]);
     UNROLL_FOR (int i = 0; i < EIGHTS; i++)
         d[i] = (d[i] - own[i] * along) * inverse_length(y);
-#endif
     return along;
 }

@@ -88,15 +88,11 @@ INLINE void store(const float8 x[EIGHTS], float factor, __global storage *to)
 /* 1 / |y|, and 1 where rows of q and k are taken as they are. */
 INLINE float inverse_length(__global const storage *y)
 {
-#if VARIANT == COSINE
     float8 squares = (float8)(0.0f);
-    UNROLL_FOR (int i = 0; i < EIGHTS; i++)
+    UNROLL_FOR (int i = 0; VARIANT == COSINE && i < EIGHTS; i++)
         squares =
             FMA(load8_aligned(y + 8 * i), load8_aligned(y + 8 * i), squares);
-    return inverse_norm(sum_of(squares));
-#else
-    return 1.0f;
-#endif
+    return VARIANT == COSINE ? inverse_norm(sum_of(squares)) : 1.0f;
 }
 
 /* A work-item's own row of q or k: y^, or y. */
@@ -113,10 +109,8 @@ INLINE float logit(const forward_args *args, const window_head *head,
                    const float8 own[EIGHTS], __global const storage *other,
                    uint row, uint key)
 {
-#if VARIANT == SLIDING
-    if (!sees(args, visible_span(args, row), key))
+    if (VARIANT == SLIDING && !sees(args, visible_span(args, row), key))
         return -INFINITY;
-#endif
     return multiply(own, other) * inverse_length(other) * head->scale +
            added_to_logit(args, &head->score_bias, row, key);
 }
