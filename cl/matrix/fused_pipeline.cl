@@ -175,7 +175,9 @@ INLINE void start_late_keys(const fused_group *g, uint step,
             copy_keys(p->ring + KEY_STAGE(0), 1, &keys, &g->group);
         else
             copy_keys(p->ring + KEY_STAGE(0), 0, &keys, &g->group);
-        copy_block_lse(g, step, &keys); /* as many rows as keys */
+        copied_rows rows = keys;
+        rows.count = NQ;
+        copy_block_lse(g, step, &rows);
     }
     END_COPIES();
 }

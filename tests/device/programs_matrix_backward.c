@@ -73,6 +73,9 @@ static const char *const whole[] = {
     /* ---- Teams alone; with two stages k and v of the next are on their way
        early ---- */
     "given=1 queries=18 keys=33 dim=12 bias=same shape=0:1:1:2:1:0:1",
+    /* There may be more rows with an lse to copy than keys, or fewer. */
+    "given=1 queries=40 keys=20 dim=16 shape=0:1:1:2:0:0:0",
+    "given=1 queries=20 keys=40 dim=16 shape=0:1:1:2:0:0:0",
     "queries=18 keys=20 dim=16 bias=same shape=0:1:1:1:0:1:1",
     /* a wave makes one gradient; tiles of keys are even in number, or odd */
     "queries=20 keys=56 dim=16 shape=0:2:2:2:0:0:0",
