@@ -94,7 +94,7 @@
                                                                               \
     /* Gradients of keys: 1: the block holds all keys of a window, and dQ is  \
      * made here too (cpu/, local/); 1: one block of rows is all that sees    \
-     * the keys (local/, matrix/) */                                          \
+     * the keys (local/) */                                                   \
     X(FUSED, 0, 1)                                                            \
     X(SINGLE_Q_BLOCK, 0, 1)                                                   \
     /* where sums of dBias over windows stay: 0 in the workspace, 1 in        \

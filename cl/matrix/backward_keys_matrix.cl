@@ -34,6 +34,15 @@ REQUIRE(SPLIT_DK_DV)
 
 /* ---- What a work-group owns ---- */
 
+/* The keys of a head of keys that a work-group has, which the blocks of rows
+ * of heads_each heads go through. */
+typedef struct kv_block {
+    uint kv_head, heads_each;
+    uint first_key; /* of a window */
+    int key_count;
+    uint q_blocks; /* of a window */
+} kv_block;
+
 /* A block of keys of a head, for the windows of a split; and a wave's sums of
  * their gradients, from q block to q block. */
 typedef struct keys_group {
@@ -58,25 +67,79 @@ INLINE kv_block find_block(uint head_block, const backward_args *args)
     return b;
 }
 
-/* Starts the copies of a q block, and of what is known of its rows; after the
- * last of a window, goes to the next. */
+/* ---- Copies ---- */
+
+/* A q block that is to be copied: a block of rows of one head, and keys. */
+typedef struct copied_q_block {
+    uint number; /* in the window */
+    copied_rows rows, keys;
+    __local ushort *to, *keys_to;
+    __local float *numbers; /* to which those of its rows go */
+} copied_q_block;
+
+INLINE void find_q_block(copied_q_block *v, uint step, const keys_group *g,
+                         const backward_args *args)
+{
+    const kv_block *block = &g->block;
+    __local ushort *ring = g->group.copies.ring;
+    v->number = step % block->q_blocks;
+    v->to = ring + step % STAGES * STAGE_SIZE;
+    v->keys_to = ring + step / block->q_blocks % STAGES * STAGE_SIZE;
+    v->numbers = (__local float *)g->numbers[g->group.me.team][step % STAGES];
+    const copied_rows keys = {args,
+                              &g->group.copies.next,
+                              block->kv_head,
+                              block->first_key,
+                              block->key_count,
+                              g->group.me.lane};
+    v->keys = keys;
+    /* where things lie is found anew each time: registers are worth more */
+    HIDE_FROM_OPTIMIZER(v->keys.lane);
+    HIDE_FROM_OPTIMIZER(v->keys.head);
+    v->rows = v->keys;
+    v->rows.head = v->keys.head * block->heads_each + v->number / KEY_BLOCKS;
+    v->rows.first = v->number % KEY_BLOCKS * BLOCK_ROWS;
+    v->rows.count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v->rows.first);
+}
+
+/* Copies a q block's rows and, before the first of a window, its keys. */
+INLINE void copy_q_block(const copied_q_block *v, const int wide,
+                         const grad_group *g)
+{
+    copy_queries(v->to, wide, &v->rows, g);
+    if (v->number == 0)
+        copy_keys(v->keys_to, wide, &v->keys, g);
+}
+
+/* Copies what is known of a q block's rows. */
+INLINE void copy_numbers(const copied_q_block *v, const grad_group *group)
+{
+    const backward_args *args = v->rows.args;
+    const ulong head =
+        (ulong)group->copies.next.window * args->forward.heads + v->rows.head;
+    __global const float *from = group->tensors.workspace + args->workspace +
+                                 (head * NQ + v->rows.first) * ROW_NUMBERS;
+    for (int i = v->rows.lane; i < v->rows.count * ROW_NUMBERS; i += TEAM)
+        copy_4(v->numbers + i, from + i, 1);
+}
+
+/* Starts the copies of a q block; after the last of a window, goes to the
+ * next. */
 INLINE void start_q_block(keys_group *g, uint step, const backward_args *args)
 {
     grad_pipeline *p = &g->group.copies;
-    const int team = g->group.me.team;
     if (step < p->steps) {
         copied_q_block v;
-        if (start_copies(&v, step, &g->group, &g->block, args))
-            copy_numbers((__local float *)g->numbers[team][step % STAGES],
-                         g->group.tensors.workspace + args->workspace +
-                             (((ulong)p->next.window * args->forward.heads +
-                               v.rows.head) *
-                                  NQ +
-                              v.rows.first) *
-                                 ROW_NUMBERS,
-                         v.rows.count * ROW_NUMBERS, v.rows.lane);
+        find_q_block(&v, step, g, args);
+        if (p->next.exists) {
+            if (p->wide)
+                copy_q_block(&v, 1, &g->group);
+            else
+                copy_q_block(&v, 0, &g->group);
+            copy_numbers(&v, &g->group);
+        }
         if (v.number + 1 == g->block.q_blocks)
-            next_window(&p->next, &args->forward, team);
+            next_window(&p->next, &args->forward, g->group.me.team);
     }
     END_COPIES();
 }

@@ -369,7 +369,7 @@ INLINE void leave_sums(split_group *g, __local float *rings,
         leave_scale(g->scale_sum, g->head,
                     g->group.tensors.workspace + args->scale_partials +
                         block * forward->heads + g->head,
-                    1, &g->group, forward);
+                    &g->group, forward);
 }
 
 /* ---- The kernel ---- */

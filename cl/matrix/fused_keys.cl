@@ -51,22 +51,19 @@ INLINE void align_ds_scale(query_tile *p, __local const float *ds_scales,
 typedef struct transposed {
     __local const ushort *weights, *rows;
     int key;
-    int row_count;
     __local const float *ds_scales;
     float ds_scale;
-    weight_place of; /* of the block's first row, and that key */
+    weight_place of; /* of the window's first row, and that key */
 } transposed;
 
 /* sums += weights of `count` tiles of keys, the other way round, times rows of
- * the block, channels from tile `first` on. */
+ * the window, channels from tile `first` on. */
 INLINE void add_transposed(float (*sums)[KEY_SUM_TILES][ACC_PER_LANE],
                            const int count, int first, const int aligns,
                            const transposed *of, const wave *w)
 {
-    MEASURE_FOR (int row = 0; row < BLOCK_ROWS; row += TILE_N) {
-        if (row >= of->row_count)
-            continue; /* all waves of the team do */
-        const int part_rows = TILE_PART(row / TILE_N, BLOCK_ROWS);
+    MEASURE_FOR (int row = 0; row < NQ; row += TILE_N) {
+        const int part_rows = TILE_PART(row / TILE_N, NQ);
         query_tile p[STRIPES_AT_ONCE][WEIGHT_PARTS];
         UNROLL_FOR (int n = 0; n < count; n++)
             UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
@@ -86,7 +83,7 @@ INLINE void add_transposed(float (*sums)[KEY_SUM_TILES][ACC_PER_LANE],
             if (HAS_CHANNELS(first + d)) {
                 const key_tile x =
                     load_value(of->rows, PITCH, row, (first + d) * TILE_N,
-                               of->row_count - 1, part_rows, w);
+                               NQ - 1, part_rows, w);
                 UNROLL_FOR (int n = 0; n < count; n++)
                     UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
                         multiply_tiles(sums[n][d], &p[n][part], &x, w);
@@ -98,14 +95,13 @@ INLINE void add_transposed(float (*sums)[KEY_SUM_TILES][ACC_PER_LANE],
 INLINE transposed transpose(const int is_dk, int key, const q_block *here,
                             const fused_group *g)
 {
-    const transposed of = {.weights = is_dk ? g->weights.ds : g->weights.p,
-                           .rows = is_dk ? here->q : here->d_o,
-                           .key = key,
-                           .row_count = here->row_count,
-                           .ds_scales = g->ds_scales,
-                           .ds_scale = here->ds_scale,
-                           .of = {&here->args->forward, work_tile_of(here),
-                                  here->first_row, here->first_key + key}};
+    const transposed of = {
+        .weights = is_dk ? g->weights.ds : g->weights.p,
+        .rows = is_dk ? here->q : here->d_o,
+        .key = key,
+        .ds_scales = g->ds_scales,
+        .ds_scale = here->ds_scale,
+        .of = {&here->args->forward, work_tile_of(here), 0, key}};
     return of;
 }
 
@@ -146,7 +142,7 @@ INLINE void add_keys(int turn, const q_block *here, const fused_group *g,
     const int tile = job_number / STRIPES_AT_ONCE * STRIPES_AT_ONCE;
     const int exists = here->at->exists;
     stored_keys keys = {.group = &g->group,
-                        .kv_head = g->keys.kv_head,
+                        .kv_head = g->head,
                         .key =
                             min(tile, KEY_STRIPES - STRIPES_AT_ONCE) * TILE_M,
                         .count = exists ? NK - tile * TILE_M : 0};
@@ -175,37 +171,5 @@ INLINE void add_keys(int turn, const q_block *here, const fused_group *g,
             store_sums(dv, 1, 0, &keys, here, w);
             store_sums(dk, 1, 1, &keys, here, w);
         }
-    }
-}
-
-/* Where they live from q block to q block: sums of one turn, those of dK times
- * `earlier`, a power of two. */
-INLINE void add_kept_keys(__private float (*dv)[KEY_SUM_TILES][ACC_PER_LANE],
-                          __private float (*dk)[KEY_SUM_TILES][ACC_PER_LANE],
-                          float earlier, int turn, int is_first,
-                          const q_block *here, const fused_group *g,
-                          const wave *w)
-{
-    const int tile = turn * WAVES_PER_WINDOW + g->group.me.wave;
-    const int exists = here->at->exists;
-    const stored_keys keys = {.group = &g->group,
-                              .kv_head = g->keys.kv_head,
-                              .key = min(tile, KEY_STRIPES - 1) * TILE_M,
-                              .count = exists ? NK - tile * TILE_M : 0};
-    const transposed of_v = transpose(0, keys.key, here, g);
-    const transposed of_k = transpose(1, keys.key, here, g);
-    if (keys.count <= 0)
-        return;
-    const float rescale = here->ds_scale * inverse_ds_scale(earlier);
-    UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
-            dv[0][d][i] = is_first ? 0.0f : dv[0][d][i];
-            dk[0][d][i] = is_first ? 0.0f : dk[0][d][i] * rescale;
-        }
-    add_transposed(dv, 1, 0, 0, &of_v, w);
-    add_transposed(dk, 1, 0, 1, &of_k, w);
-    if (here->is_last) {
-        store_sums(dv, 1, 0, &keys, here, w);
-        store_sums(dk, 1, 1, &keys, here, w);
     }
 }

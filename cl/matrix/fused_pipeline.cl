@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a work-group of backward_matrix.cl has, the heads that see one head of
- * keys and its teams' local memory, and what it copies to the ring
- * (grad_pipeline.cl): a q block at a time, and where rows are staged also o.
- */
+ * What a work-group of backward_matrix.cl has, a head and its teams' local
+ * memory, and what it copies to the ring (grad_pipeline.cl): a window at a
+ * time, and where rows are staged also o. */
 #include "matrix/fused_rows.cl"
 #include "matrix/grad_pipeline.cl"
 
 /* ---- What a work-group has ---- */
 
-/* All heads that see one head of keys, and what becomes of their gradients. */
+/* A head, which alone sees its keys, and what becomes of its gradients. */
 typedef struct fused_group {
     grad_group group;
     uint split; /* which windows */
-    kv_block keys;
-    uint first_head;
+    uint head;
     int has_lse;    /* lse is */
     int has_o_lse;  /* and delta comes from o */
     int fast_store; /* see q_block */
-    __global float *bias_partials, *scale_partials;
-    float scale; /* of the first head */
+    __global float *bias_partial;
+    float scale; /* of the head, with COSINE */
+    /* of a wave: of all windows */
+    float (*dbias_sums)[ACC_PER_LANE]; /* [KEY_TILES], with KEEPS_DBIAS */
+    float scale_sum; /* for d_logit_scale, of a lane's own rows */
     /* what a team has in local memory */
     row_weights weights;
     int tile;                   /* of rows, the wave's */
@@ -38,26 +39,15 @@ INLINE void find_group(fused_group *g, const backward_args *args)
     const forward_args *forward = &args->forward;
     const uint flags = forward->flags;
     const uint store_flags = ARG_DQ | ARG_DK | ARG_DV | ARG_WIDE_ACCESS;
-    const uint kv_heads = forward->heads / forward->heads_per_kv_head;
-    g->split = (uint)get_group_id(0) / kv_heads;
-    g->keys.kv_head = (uint)get_group_id(0) % kv_heads;
-    g->keys.heads_each = forward->heads_per_kv_head;
-    g->keys.first_key = 0;
-    g->keys.key_count = NK;
-    g->keys.q_blocks =
-        SINGLE_Q_BLOCK ? 1 : g->keys.heads_each * CEIL_DIV(NQ, BLOCK_ROWS);
-    g->first_head = g->keys.kv_head * g->keys.heads_each;
+    g->split = (uint)get_group_id(0) / forward->heads;
+    g->head = (uint)get_group_id(0) % forward->heads;
     g->has_lse = TAKES_LSE && (flags & ARG_LSE) != 0;
     g->has_o_lse = O_SERVES && g->has_lse && (flags & ARG_O) != 0;
     g->fast_store =
         PADDING != 1 && (flags & (store_flags | ARG_ADD_DQ | ARG_ADD_DK |
                                   ARG_ADD_DV)) == store_flags;
-    const ulong head_partial =
-        (ulong)g->split * forward->heads + g->first_head;
-    g->bias_partials = g->group.tensors.workspace + args->bias_partials +
-                       head_partial * (NQ * NK);
-    g->scale_partials =
-        g->group.tensors.workspace + args->scale_partials + head_partial;
+    g->bias_partial = g->group.tensors.workspace + args->bias_partials +
+                      ((ulong)g->split * forward->heads + g->head) * (NQ * NK);
 }
 
 /* A team's local memory, for one of its waves. */
@@ -117,72 +107,54 @@ INLINE void find_first_tokens(tile_scheduler *at, fused_group *g,
         barrier(CLK_LOCAL_MEM_FENCE);
 }
 
+/* Goes to the next window, whose tokens are perhaps `found` already. */
+INLINE void find_next(tile_scheduler *at, const int found, fused_group *g,
+                      const forward_args *forward)
+{
+    const int alike = next_window(at, forward, g->group.me.team);
+    find_tokens(at, found || alike, g, forward);
+}
+
 /* ---- Copies ---- */
 
-/* Where a window has one q block, the one behind `at` is copied next: found
- * anew, for fewer registers. */
-INLINE void look_ahead(fused_group *g, const tile_scheduler *at,
-                       const forward_args *forward)
+/* Copies of a step's window the rows, the keys, or both. */
+INLINE void copy_window(uint step, const int wide, const int has_rows,
+                        const int has_keys, const copied_rows *rows,
+                        const fused_group *g)
 {
-    tile_scheduler *next = &g->group.copies.next;
-    if (!SINGLE_Q_BLOCK)
-        return;
-    *next = *at;
-    if (STAGES > 1) {
-        const int alike = next_window(next, forward, g->group.me.team);
-        find_tokens(next, alike, g, forward);
-    }
+    __local ushort *ring = g->group.copies.ring;
+    copied_rows keys = *rows;
+    keys.count = NK;
+    if (has_rows)
+        copy_queries(ring + step % STAGES * STAGE_SIZE, wide, rows, &g->group);
+    if (has_keys)
+        copy_keys(ring + KEY_STAGE(step % STAGES), wide, &keys, &g->group);
 }
 
-/* Copies lse of a step's rows, where it is known. */
-INLINE void copy_block_lse(const fused_group *g, uint step,
-                           const copied_rows *rows)
-{
-    if (g->has_lse)
-        copy_lse(g->lse_rows + step % KEY_STAGES * BLOCK_ROWS, rows,
-                 &g->group);
-}
-
-/* Starts the copies of a q block; after the last of a window, goes to the
- * next. */
-INLINE void start_q_block(fused_group *g, uint step, const backward_args *args)
-{
-    grad_pipeline *p = &g->group.copies;
-    if (step < p->steps) {
-        copied_q_block v;
-        if (start_copies(&v, step, &g->group, &g->keys, args) && !LATE_KEYS)
-            copy_block_lse(g, step, &v.rows);
-        if (v.number + 1 == g->keys.q_blocks)
-            next_window(&p->next, &args->forward, g->group.me.team);
-    }
-    END_COPIES();
-}
-
-/* Starts the copies of a step's keys and lse, of the window at `at`, where
- * these come late. */
-INLINE void start_late_keys(const fused_group *g, uint step,
-                            const tile_scheduler *at,
-                            const backward_args *args)
+/* Starts the copies of a step, of the window at `at`: of its rows; of its keys
+ * and, where it is known, lse. */
+INLINE void start_copies(const fused_group *g, uint step, const int has_rows,
+                         const int has_keys, const tile_scheduler *at,
+                         const backward_args *args)
 {
     const grad_pipeline *p = &g->group.copies;
-    copied_rows keys = {args, at, g->keys.kv_head, 0, NK, g->group.me.lane};
-    if (!LATE_KEYS)
-        return;
-    HIDE_FROM_OPTIMIZER(keys.lane);
-    HIDE_FROM_OPTIMIZER(keys.head);
+    copied_rows rows = {args, at, g->head, 0, NQ, g->group.me.lane};
+    /* where things lie is found anew each time: registers are worth more */
+    HIDE_FROM_OPTIMIZER(rows.lane);
+    HIDE_FROM_OPTIMIZER(rows.head);
     if (step < p->steps && at->exists) {
         if (p->wide)
-            copy_keys(p->ring + KEY_STAGE(0), 1, &keys, &g->group);
+            copy_window(step, 1, has_rows, has_keys, &rows, g);
         else
-            copy_keys(p->ring + KEY_STAGE(0), 0, &keys, &g->group);
-        copied_rows rows = keys;
-        rows.count = NQ;
-        copy_block_lse(g, step, &rows);
+            copy_window(step, 0, has_rows, has_keys, &rows, g);
+        if (has_keys && g->has_lse)
+            copy_lse(g->lse_rows + step % KEY_STAGES * BLOCK_ROWS, &rows,
+                     &g->group);
     }
     END_COPIES();
 }
 
-/* Starts those of the window behind `at`. */
+/* Starts those of the keys of the window behind `at`, where they come late. */
 INLINE void start_next_keys(fused_group *g, uint step,
                             const tile_scheduler *at,
                             const backward_args *args)
@@ -190,24 +162,18 @@ INLINE void start_next_keys(fused_group *g, uint step,
     tile_scheduler next = *at;
     if (!LATE_KEYS)
         return;
-    next_window(&next, &args->forward, g->group.me.team);
-    find_tokens(&next, 1, g, &args->forward);
-    start_late_keys(g, step, &next, args);
+    find_next(&next, 1, g, &args->forward);
+    start_copies(g, step, 0, 1, &next, args);
 }
 
 /* Starts the copies of o of a step's rows, to where they will be staged. */
 INLINE void start_o(const fused_group *g, uint step, const tile_scheduler *at,
                     const backward_args *args, const wave *w)
 {
-    const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
     const grad_pipeline *p = &g->group.copies;
     if (g->has_o_lse && step < p->steps && at->exists && g->weights.owns) {
-        const uint number = SINGLE_Q_BLOCK ? 0 : step % g->keys.q_blocks;
-        const uint row =
-            (BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS) +
-            g->tile * TILE_M;
-        const uint head = g->first_head + number / row_blocks;
-        const copied_rows rows = {args, at, head, row, (int)NQ - (int)row, 0};
+        const int row = g->tile * TILE_M;
+        const copied_rows rows = {args, at, g->head, row, NQ - row, 0};
         copy_o(g->o_rows + g->group.me.wave * OUT_SIZE, g->group.tensors.o,
                &rows, p->wide, w);
     }

@@ -3,12 +3,9 @@
  * them between waves that have rows and waves that have keys: the layout of a
  * team's local memory, and how tiles come there and back.
  *
- *   SINGLE_Q_BLOCK  1: a window has one q block
- *                0: sums of dK and dV live through all q blocks of a window
- *   KEEPS_DBIAS  0 or 1 (grad_sums.cl); 1 with SINGLE_Q_BLOCK only */
+ *   KEEPS_DBIAS  0 or 1 (grad_sums.cl) */
 #include "matrix/grad_softmax.cl"
 
-REQUIRE(SINGLE_Q_BLOCK)
 REQUIRE(KEEPS_DBIAS)
 
 /* A tile's dP, unless it is kept, is computed while dS of the one before is:
@@ -46,15 +43,14 @@ REQUIRE(KEEPS_DBIAS)
  * what it reads of dO or of q then serves twice. Not in the cosine variant,
  * where dK takes much longer. */
 #define ONE_GRADIENT                                                          \
-    (SINGLE_Q_BLOCK && VARIANT != COSINE && SPARES_GRADIENTS &&               \
-     KEY_STRIPES % 2 == 0 && WAVES_PER_WINDOW % 2 == 0)
+    (VARIANT != COSINE && SPARES_GRADIENTS && KEY_STRIPES % 2 == 0 &&         \
+     WAVES_PER_WINDOW % 2 == 0)
 #define STRIPES_AT_ONCE (ONE_GRADIENT ? 2 : 1)
 /* Tiles of channels that are summed at a time; the cosine variant needs all of
  * a row's before one can leave. */
 #define ROW_SUM_TILES                                                         \
     (SUBTILES > 1 || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
-#define KEY_SUM_TILES                                                         \
-    (!SINGLE_Q_BLOCK || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
+#define KEY_SUM_TILES (VARIANT == COSINE ? DIM_TILES : OUT_TILES)
 /* Many channels: the code for a part of them serves for all, so that a
  * window's fits the instruction cache. Sums of all must have constant indices.
  */
@@ -63,12 +59,6 @@ REQUIRE(KEEPS_DBIAS)
 #define CHANNEL_FOR NO_UNROLL_FOR
 #else
 #define CHANNEL_FOR UNROLL_FOR
-#endif
-/* Sums that live from q block to q block must have constant indices. */
-#if SINGLE_Q_BLOCK
-#define KEY_FOR NO_UNROLL_FOR
-#else
-#define KEY_FOR UNROLL_FOR
 #endif
 
 /* P and dS of a tile of rows, on their way to waves that have keys. */

@@ -120,9 +120,7 @@ REQUIRE(ROW_PLANES)
  * this one's were while dK and dV are summed. Not in the cosine variant, whose
  * dK needs k. */
 #if SWIZZLES_ROWS && FUSED_GRADIENTS
-#define LATE_KEYS                                                             \
-    (SINGLE_Q_BLOCK && WINDOWS_PER_GROUP == 1 && STAGES > 1 &&                \
-     VARIANT != COSINE)
+#define LATE_KEYS (WINDOWS_PER_GROUP == 1 && STAGES > 1 && VARIANT != COSINE)
 #else
 #define LATE_KEYS 0
 #endif

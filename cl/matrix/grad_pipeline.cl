@@ -142,14 +142,6 @@ INLINE void place_block(q_block *v, int rows, int keys, const grad_group *g,
 
 /* ---- Copies ---- */
 
-/* What is known of rows, `count` numbers. */
-INLINE void copy_numbers(__local float *to, __global const float *from,
-                         int count, int lane)
-{
-    for (int i = lane; i < count; i += TEAM)
-        copy_4(to + i, from + i, 1);
-}
-
 /* Rows first .. first + count of a head, of the window that `at` is at, which
  * a lane of the team helps to copy. */
 typedef struct copied_rows {
@@ -219,70 +211,4 @@ INLINE void copy_lse(__local float *to, const copied_rows *c,
         else
             to[i] = -INFINITY;
     }
-}
-
-/* ---- Visits ---- */
-
-/* The keys of a head of keys that a work-group has, which the blocks of rows
- * of heads_each heads go through. */
-typedef struct kv_block {
-    uint kv_head, heads_each;
-    uint first_key; /* of a window */
-    int key_count;
-    uint q_blocks; /* of a window */
-} kv_block;
-
-/* A q block that is to be copied: a block of rows of one head, and keys. */
-typedef struct copied_q_block {
-    uint number; /* in the window */
-    copied_rows rows, keys;
-    __local ushort *to, *keys_to;
-} copied_q_block;
-
-INLINE void find_q_block(copied_q_block *v, uint step, const grad_group *g,
-                         const kv_block *block, const backward_args *args)
-{
-    const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
-    __local ushort *ring = g->copies.ring;
-    v->number = step % block->q_blocks;
-    v->to = ring + step % STAGES * STAGE_SIZE;
-    v->keys_to = ring + KEY_STAGE(step / block->q_blocks % STAGES);
-    const copied_rows keys = {args,
-                              &g->copies.next,
-                              block->kv_head,
-                              block->first_key,
-                              block->key_count,
-                              g->me.lane};
-    v->keys = keys;
-    /* where things lie is found anew each time: registers are worth more */
-    HIDE_FROM_OPTIMIZER(v->keys.lane);
-    HIDE_FROM_OPTIMIZER(v->keys.head);
-    v->rows = v->keys;
-    v->rows.head = v->keys.head * block->heads_each + v->number / row_blocks;
-    v->rows.first = v->number % row_blocks * BLOCK_ROWS;
-    v->rows.count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v->rows.first);
-}
-
-/* Copies a q block's rows and, before the first of a window, its keys, unless
- * these come late. */
-INLINE void copy_q_block(const copied_q_block *v, const int wide,
-                         const grad_group *g)
-{
-    copy_queries(v->to, wide, &v->rows, g);
-    if (!LATE_KEYS && v->number == 0)
-        copy_keys(v->keys_to, wide, &v->keys, g);
-}
-
-/* Starts the copies of a q block, if there is one (1). */
-INLINE int start_copies(copied_q_block *v, uint step, const grad_group *g,
-                        const kv_block *block, const backward_args *args)
-{
-    find_q_block(v, step, g, block, args);
-    if (g->copies.next.exists) {
-        if (g->copies.wide)
-            copy_q_block(v, 1, g);
-        else
-            copy_q_block(v, 0, g);
-    }
-    return g->copies.next.exists;
 }

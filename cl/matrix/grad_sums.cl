@@ -199,22 +199,17 @@ INLINE float sum_over_group(float x, __local float *scratch, int item,
     return sum;
 }
 
-/* What all lanes have summed for a head's d_logit_scale: the first launch's
- * sum, or where the workspace was cleared each, `starts` it. Holds barriers of
- * the work-group. */
+/* What all lanes have summed for a head's d_logit_scale. Holds barriers of the
+ * work-group. */
 INLINE void leave_scale(float own, uint head, __global float *partial,
-                        const int starts, const grad_group *g,
-                        const forward_args *forward)
+                        const grad_group *g, const forward_args *forward)
 {
     const float all = sum_over_group(own, g->memory.lane_sums, g->me.id,
                                      TEAM * WINDOWS_PER_GROUP);
     if (g->me.id == 0 && (forward->flags & ARG_D_LOGIT_SCALE) != 0) {
         const float sum =
             scale_gradient(forward, g->tensors.logit_scale, head, all);
-        if (starts)
-            add_partial(partial, sum, forward->flags);
-        else
-            *partial += sum;
+        add_partial(partial, sum, forward->flags);
     }
 }
 

@@ -137,7 +137,6 @@ static const char *take(const wa_problem *problem, const wa_device *device,
                   shape.block_rows, shape.block_keys,
                   wa_matrix_waves(&w) * device->matrix_unit->wave,
                   local_bytes(&w), step);
-    wa_append_switch(step->defines, size, WA_SWITCH(SINGLE_Q_BLOCK), 1);
     wa_append_switch(step->defines, size, WA_SWITCH(KEEPS_DBIAS),
                      w.keeps_dbias);
     wa_append_switch(step->defines, size, WA_SWITCH(KEEPS_TOKENS),

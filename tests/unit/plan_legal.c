@@ -331,7 +331,6 @@ static const char *broken_whole(const wa_problem *p,
     const uint32_t rows = kernel->block_rows;
     const uint32_t teams = define_of(options, "WINDOWS_PER_GROUP");
     const uint32_t keeps_dbias = define_of(options, "KEEPS_DBIAS");
-    const bool single_q_block = p->heads == p->kv_heads && rows >= p->queries;
     const bool has_bias = p->bias != WINATTN_BIAS_NONE;
     const char *broken = broken_blocks(unit, kernel, rows, p->queries,
                                        kernel->block_keys, p->keys);
@@ -339,10 +338,10 @@ static const char *broken_whole(const wa_problem *p,
     REQUIRE(s->row_blocks == wa_ceil_div(p->queries, rows));
     REQUIRE(wa_ceil_div(rows, unit->queries) <=
             define_of(options, "WAVES_PER_WINDOW"));
-    REQUIRE(has_define(options, "SINGLE_Q_BLOCK", single_q_block));
-    REQUIRE(define_of(options, "BIAS_CACHE") == 0 || single_q_block);
-    REQUIRE(keeps_dbias <= 1 &&
-            (!keeps_dbias || (has_bias && single_q_block)));
+    /* All rows are one block, and all keys, which only these rows see. */
+    REQUIRE(p->heads == p->kv_heads && rows >= p->queries);
+    REQUIRE(kernel->block_keys == p->keys);
+    REQUIRE(keeps_dbias <= 1 && (!keeps_dbias || has_bias));
     REQUIRE(keeps_dbias || !has_bias || teams == 1);
     /* every round of a launch but the last gives each team a window */
     REQUIRE(s->windows_per_launch == p->windows ||
