@@ -127,11 +127,9 @@ INLINE void compute_rows(const q_block *here, uint step, fused_group *g,
                                .workspace = g->bias_partial,
                                .keys = NK},
                      .weights = g->weights};
-    const int exists = here->at->exists;
-    rows.part.count =
-        exists && g->weights.owns ? here->row_count - rows.part.rows.row : 0;
-    if (!exists || !g->weights.owns)
+    if (!here->at->exists || !g->owns)
         return;
+    rows.part.count = here->row_count - rows.part.rows.row;
     place_tile(&rows.part.rows, g->tile, 0, here, w);
     find_statistics(&rows, p, kept_dp, here, step, g, w);
     find_factors(&rows, here, g->own_ds_scale, w);
@@ -245,7 +243,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const dbias_partial to = {.rows = own.bias_partial,
                               .row_count = NQ,
                               .tile = own.tile,
-                              .owns = own.weights.owns,
+                              .owns = own.owns,
                               .flags = forward->flags};
     if (KEEPS_DBIAS)
         store_dbias(dbias, KEY_TILES, (__local float *)team_memory, &to,

@@ -23,6 +23,7 @@ typedef struct fused_group {
     /* what a team has in local memory */
     row_weights weights;
     int tile;                   /* of rows, the wave's */
+    int owns;                   /* the wave has one */
     __local float *lse_rows;    /* [KEY_STAGES][BLOCK_ROWS] */
     __local float *ds_scales;   /* of dS, of tiles of rows; with RESCALES */
     __local uint *own_ds_scale; /* the wave's */
@@ -60,7 +61,7 @@ INLINE void find_memory(fused_group *g, __local uchar *all)
     g->own_ds_scale = (__local uint *)g->ds_scales + wave_of_team;
     g->weights.p = (__local ushort *)(all + WEIGHT_OFFSET);
     g->weights.ds = g->weights.p + WEIGHT_PARTS * WEIGHT_SIZE;
-    g->weights.owns = wave_of_team < ROW_TILES;
+    g->owns = wave_of_team < ROW_TILES;
     g->tile = min(wave_of_team, ROW_TILES - 1);
     g->o_rows = (__local ushort *)(all + OUT_OFFSET);
     g->tables = (__local kept_token *)(all + TOKEN_OFFSET);
@@ -171,7 +172,7 @@ INLINE void start_o(const fused_group *g, uint step, const tile_scheduler *at,
                     const backward_args *args, const wave *w)
 {
     const grad_pipeline *p = &g->group.copies;
-    if (g->has_o_lse && step < p->steps && at->exists && g->weights.owns) {
+    if (g->has_o_lse && step < p->steps && at->exists && g->owns) {
         const int row = g->tile * TILE_M;
         const copied_rows rows = {args, at, g->head, row, NQ - row, 0};
         copy_o(g->o_rows + g->group.me.wave * OUT_SIZE, g->group.tensors.o,

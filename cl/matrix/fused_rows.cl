@@ -185,10 +185,8 @@ INLINE void leave_ds(row_work *rows, query_tile *operands, float *ds,
     const row_weights *weights = &rows->weights;
     add_dbias(&rows->dbias, earlier, ds, rows->f.to_dbias, tile, &rows->part,
               here, w);
-    if (weights->owns) {
-        share_weights(p, weights->p, rows->part.rows.row, tile * TILE_N, w);
-        share_weights(ds, weights->ds, rows->part.rows.row, tile * TILE_N, w);
-    }
+    share_weights(p, weights->p, rows->part.rows.row, tile * TILE_N, w);
+    share_weights(ds, weights->ds, rows->part.rows.row, tile * TILE_N, w);
     scale_keys(ds, rows->f.to_dq, tile, here, w);
     make_operand_parts(operands, ds, w);
     if (O_SERVES && SUMS_OPERANDS)
@@ -274,18 +272,13 @@ INLINE void mend_rows(float sums[ROW_SUM_TILES][ACC_PER_LANE],
 
         float ds[ACC_PER_LANE], p[ACC_PER_LANE], earlier[ACC_PER_LANE];
         query_tile operands[WEIGHT_PARTS];
-        clear_tiles(&p, 1);
-        clear_tiles(&ds, 1);
-        if (weights->owns) {
-            load_tile(p, weights->p, WEIGHT_PITCH, row, key, &own);
-            load_tile(ds, weights->ds, WEIGHT_PITCH, row, key, &own);
-        }
+        load_tile(p, weights->p, WEIGHT_PITCH, row, key, &own);
+        load_tile(ds, weights->ds, WEIGHT_PITCH, row, key, &own);
         UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
             p[i] *= factor[LANE_ROW(i)];
             ds[i] += p[i];
         }
-        if (weights->owns)
-            share_weights(ds, weights->ds, row, key, &own);
+        share_weights(ds, weights->ds, row, key, &own);
         read_dbias(earlier, &rows->dbias, tile, &rows->part, here, &own);
         add_dbias(&rows->dbias, earlier, p, rows->f.to_dbias, tile,
                   &rows->part, here, &own);

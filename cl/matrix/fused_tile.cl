@@ -64,7 +64,6 @@ REQUIRE(KEEPS_DBIAS)
 /* P and dS of a tile of rows, on their way to waves that have keys. */
 typedef struct row_weights {
     __local ushort *p, *ds;
-    int owns; /* the wave has a tile of rows */
 } row_weights;
 
 /* A tile of P or dS goes to local memory. */
