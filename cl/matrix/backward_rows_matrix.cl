@@ -246,17 +246,15 @@ INLINE void leave_window(row_work *work, const q_block *here, split_group *g,
     store_statistics(state, numbers, part, here, w);
 }
 
-/* Takes a KV block into account in the wave's tile of rows of that turn, which
- * leaves after the window's last. 1: its keys must come again. */
-INLINE int compute_rows(int turn, row_state *state,
-                        __private float (*dq)[ACC_PER_LANE],
+/* Takes a KV block into account in the wave's tile of rows, which leaves after
+ * the window's last. 1: its keys must come again. */
+INLINE int compute_rows(row_state *state, __private float (*dq)[ACC_PER_LANE],
                         const row_step *in, const q_block *here,
                         split_group *g, const wave *w)
 {
     const work_item *me = &g->group.me;
-    const int own_tile =
-        SPLITS > 1 ? me->wave % ROW_TILES : turn * WAVES_PER_WINDOW + me->wave;
-    const int count = here->at->exists ? g->row_count - own_tile * TILE_M : 0;
+    const int tile = SPLITS > 1 ? me->wave % ROW_TILES : me->wave;
+    const int count = here->at->exists ? g->row_count - tile * TILE_M : 0;
     row_part part = {.rows = {.last_row = g->row_count - 1,
                               .first_row = (int)g->first_row,
                               .coord = here->at->coord},
@@ -265,7 +263,7 @@ INLINE int compute_rows(int turn, row_state *state,
     q_block share;
     row_work work = {.state = state,
                      .dq = dq,
-                     .tile = min(own_tile, ROW_TILES - 1),
+                     .tile = tile,
                      .split = SPLITS > 1 ? me->wave / ROW_TILES : 0,
                      .computes = count > 0,
                      .part = &part,
@@ -324,15 +322,13 @@ INLINE void differentiate_windows(tile_scheduler at, split_group *g,
                              .mends = mends};
         q_block here;
         find_step(&here, &in, g, args, &at);
-        int comes_again = 0; /* do the window's keys? */
         find_score_bias(&here, &cached_mask_class,
                         &g->group.tensors.score_bias, me->id);
         await_stage(me->team);
         start_kv_block(g, step + AHEAD, args);
         await_copies(me->team);
         prepare_kv_block(&here, &in, &kept_regions, g, w);
-        NO_UNROLL_FOR (int turn = 0; turn < WAVE_TURNS; turn++)
-            comes_again |= compute_rows(turn, &state, dq, &in, &here, g, w);
+        const int comes_again = compute_rows(&state, dq, &in, &here, g, w);
         if (STREAMING) {
             if (O_SERVES && comes_again)
                 start_again(g, step, &at, window, args);
@@ -356,7 +352,7 @@ INLINE void leave_sums(split_group *g, __local float *rings,
                               .row_count = g->row_count,
                               .tile = me->wave % ROW_TILES,
                               .first_tile = me->wave / ROW_TILES * SHARE_TILES,
-                              .owns = me->wave < SPLITS * ROW_TILES,
+                              .owns = 1,
                               .flags = forward->flags};
     const ulong block =
         (ulong)g->window_split * forward->row_blocks + g->row_block;

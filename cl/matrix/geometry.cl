@@ -2,10 +2,10 @@
  * What the kernels for matrix units share: which wave has what, how a window
  * is cut into tiles, and where a stage of the ring of copies has its tensors.
  *
- *   work-group   owns one block of query rows of one head (backward: all rows
- *                of the heads of one key head), keeps bias and mask of those
- *                rows on the chip, and iterates over windows; in the forward
- *                pass then perhaps those of another block
+ *   work-group   owns one block of query rows of one head (kernels of keys:
+ *                one block of keys), keeps bias and mask of those rows on the
+ *                chip, and iterates over windows; in the forward pass then
+ *                perhaps those of another block
  *   team         WAVES_PER_WINDOW waves of it compute one window at a time;
  *                WINDOWS_PER_GROUP teams take windows in turn
  *   wave         takes tiles of TILE_M rows of the block

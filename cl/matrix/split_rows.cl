@@ -7,8 +7,7 @@
 #include "matrix/grad_sums.cl"
 
 /* Waves that share a tile of rows, and what each has of a KV block. */
-#define SPLITS                                                                \
-    (WAVES_PER_WINDOW > ROW_TILES ? WAVES_PER_WINDOW / ROW_TILES : 1)
+#define SPLITS (WAVES_PER_WINDOW / ROW_TILES)
 #define SHARE_TILES (KEY_TILES / SPLITS)
 /* Sums of dQ of a tile of rows, of all waves that share it but the first. */
 #define SPLIT_SIZE ((SPLITS - 1) * DIM_TILES * TILE_ELEMENTS)

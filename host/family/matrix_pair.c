@@ -33,9 +33,7 @@ static bool splits_dk_dv(const wa_matrix_side *s)
 /* Waves that share a tile of rows in the kernel of rows. */
 static uint32_t splits_of(const wa_matrix_side *s)
 {
-    return s->shape.waves_per_window > s->tiling.row_tiles
-               ? s->shape.waves_per_window / s->tiling.row_tiles
-               : 1;
+    return s->shape.waves_per_window / s->tiling.row_tiles;
 }
 
 /* O_SERVES of cl/matrix/split_rows.cl: can the kernel of rows take delta from
@@ -107,9 +105,10 @@ static const char *begin_rows(const wa_problem *problem,
     if (why)
         return why;
     const uint32_t splits = splits_of(s);
+    if (shape->waves_per_window % t->row_tiles != 0)
+        return "tiles of rows have different numbers of waves";
     if (splits > 1 &&
-        (shape->waves_per_window % t->row_tiles != 0 ||
-         problem->keys % shape->block_keys != 0 ||
+        (problem->keys % shape->block_keys != 0 ||
          shape->block_keys % tile != 0 || t->key_tiles % splits != 0 ||
          t->key_tiles / splits % (shape->subtile_keys / tile)))
         return "waves that share rows have no equal shares of keys";

@@ -307,8 +307,7 @@ static const char *broken_pair(const wa_problem *p, const wa_matrix_unit *unit,
     if (of_rows)
         return of_rows;
     REQUIRE(s->row_blocks == wa_ceil_div(p->queries, first->block_rows));
-    REQUIRE(waves >= tiles || (!streams && keeps_dbias != 1)); /* in turn */
-    REQUIRE(waves <= tiles || waves % tiles == 0);
+    REQUIRE(waves >= tiles && waves % tiles == 0);
     REQUIRE(keeps_dbias <= 2 && (keeps_dbias == 0 || has_bias));
     REQUIRE(keeps_dbias != 1 || !streams);
     REQUIRE(keeps_dbias == 1 || !has_bias || s->row_windows_per_group == 1);
