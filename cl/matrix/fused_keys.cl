@@ -50,7 +50,6 @@ INLINE void align_ds_scale(query_tile *p, __local const float *ds_scales,
  * have `ds_scales` and get `ds_scale`. */
 typedef struct transposed {
     __local const ushort *weights, *rows;
-    int key;
     __local const float *ds_scales;
     float ds_scale;
     weight_place of; /* of the window's first row, and that key */
@@ -67,12 +66,12 @@ INLINE void add_transposed(float (*sums)[KEY_SUM_TILES][ACC_PER_LANE],
         query_tile p[STRIPES_AT_ONCE][WEIGHT_PARTS];
         UNROLL_FOR (int n = 0; n < count; n++)
             UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
-                p[n][part] = load_weights(of->weights + part * WEIGHT_SIZE,
-                                          WEIGHT_PITCH, row,
-                                          of->key + n * TILE_M, part_rows, w);
                 weight_place at = of->of;
                 at.query += row;
                 at.key += n * TILE_M;
+                p[n][part] =
+                    load_weights(of->weights + part * WEIGHT_SIZE,
+                                 WEIGHT_PITCH, row, at.key, part_rows, w);
                 if (!aligns)
                     keep_weights(&p[n][part], &at, 1, w);
                 if (RESCALES && aligns)
@@ -98,7 +97,6 @@ INLINE transposed transpose(const int is_dk, int key, const q_block *here,
     const transposed of = {
         .weights = is_dk ? g->weights.ds : g->weights.p,
         .rows = is_dk ? here->q : here->d_o,
-        .key = key,
         .ds_scales = g->ds_scales,
         .ds_scale = here->ds_scale,
         .of = {&here->args->forward, work_tile_of(here), 0, key}};
