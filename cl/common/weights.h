@@ -225,6 +225,8 @@ INLINE float added_to_logit(const forward_args *args,
 /* Are there weights that are not kept? Where there are none, some kernels need
  * not store them once more. */
 #define DROPS_WEIGHTS 0
+/* What o, dV and dP are larger by, of the weights that are kept. */
+#define KEPT_SCALE(args) 1.0f
 
 /* Does a weight of window and head `of` go to products? All do. Dropout would
  * say so of some, by a generator that counts windows, heads, queries and keys,
@@ -241,7 +243,7 @@ INLINE int is_kept(const forward_args *args, work_tile of, uint query,
 INLINE float keep(float weight, const forward_args *args, work_tile of,
                   uint query, uint key)
 {
-    return is_kept(args, of, query, key) ? weight : 0.0f;
+    return is_kept(args, of, query, key) ? weight * KEPT_SCALE(args) : 0.0f;
 }
 
 /* Those of four neighbouring keys. */

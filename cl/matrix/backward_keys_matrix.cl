@@ -212,7 +212,7 @@ INLINE void differentiate_keys(const keys_group *g, const int large,
             if (g->makes_v) {
                 weight_place at;
                 place_weights(&at, keys->row, first + t, here);
-                keep_tile(p[t], &at, w);
+                keep_tile(p[t], 1.0f, &at, w);
                 make_operand_parts(operands, p[t], w);
                 add_values(g->sums[0], DIM_TILES, operands, here->d_o,
                            first + t, 0, w);

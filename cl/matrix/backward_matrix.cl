@@ -107,6 +107,7 @@ INLINE void find_statistics(row_work *rows,
             multiply_rows(square, here->d_o, here->d_o, part, w);
             UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
                 s->dp_bound[r] =
+                    KEPT_SCALE(&here->args->forward) *
                     sqrt(square[r] * as_float(g->largest_v[step % 2]));
         }
     }

@@ -10,7 +10,9 @@ INLINE void store_rows(row_state *s, __local storage_bits *q,
 {
     float inverse[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        inverse[r] = s->sum[r] == 0.0f ? 0.0f : RECIPROCAL(s->sum[r]);
+        inverse[r] = s->sum[r] == 0.0f
+                         ? 0.0f
+                         : KEPT_SCALE(args) * RECIPROCAL(s->sum[r]);
     if ((args->flags & ARG_LSE) != 0) {
         float sum[LANE_ROWS];
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {

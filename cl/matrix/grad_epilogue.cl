@@ -170,7 +170,7 @@ INLINE void store_dv(float sums[][ACC_PER_LANE], const int tiles,
 {
     float factor[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        factor[r] = 1.0f / P_SCALE;
+        factor[r] = KEPT_SCALE(&here->args->forward) / P_SCALE;
     store_key_gradients(sums, factor, tiles, 0, keys, here, w);
 }
 

@@ -337,7 +337,7 @@ INLINE void multiply_dp(float *dp, const dp_rows *rows, int tile,
         multiply_tiles(dp, &q, &k, w);
     }
     place_weights(&at, rows->row, tile, here);
-    keep_tile(dp, &at, w);
+    keep_tile(dp, KEPT_SCALE(at.args), &at, w);
 }
 
 /* sums[r] = the product of rows r of two planes, at all lanes that share it.

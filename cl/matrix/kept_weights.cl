@@ -26,15 +26,19 @@ INLINE void keep_weights(query_tile *weights, const weight_place *at,
     }
 }
 
-/* Numbers of a tile that are not kept become 0: P on its way to dV, or dP.
+/* Numbers of a tile that are not kept become 0, others are multiplied: P on
+ * its way to dV, whose sums are multiplied later, or dP, by KEPT_SCALE.
  * S_TRANSPOSED says how tiles lie. */
-INLINE void keep_tile(float *tile, const weight_place *at, const wave *w)
+INLINE void keep_tile(float *tile, float scale, const weight_place *at,
+                      const wave *w)
 {
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const uint row = value_query(w->lane, i);
         const uint column = value_key(w->lane, i);
-        tile[i] = keep(tile[i], at->args, at->of,
-                       at->query + (S_TRANSPOSED ? column : row),
-                       at->key + (S_TRANSPOSED ? row : column));
+        tile[i] = is_kept(at->args, at->of,
+                          at->query + (S_TRANSPOSED ? column : row),
+                          at->key + (S_TRANSPOSED ? row : column))
+                      ? tile[i] * scale
+                      : 0.0f;
     }
 }

@@ -92,7 +92,8 @@ INLINE void store_bounds(__local uint *found, __global const storage *v,
         const uint count = min(each, args->keys - first);
         atomic_max(
             &found[BOUND_VALUE],
-            as_uint(largest_element(v, args, first, count, item, items)));
+            as_uint(KEPT_SCALE(args) *
+                    largest_element(v, args, first, count, item, items)));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < BOUND_NUMBERS)

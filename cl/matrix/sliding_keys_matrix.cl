@@ -132,7 +132,7 @@ INLINE void differentiate_tile(float *p, float *dp,
     const weight_place at = {&here->args->forward, here->of,
                              here->first + tile * TILE_N,
                              here->key + turn * TILE_M};
-    keep_tile(dp, &at, w);
+    keep_tile(dp, KEPT_SCALE(at.args), &at, w);
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const float4 row =
             here->numbers[tile * TILE_N + value_key(w->lane, i)];
@@ -141,7 +141,7 @@ INLINE void differentiate_tile(float *p, float *dp,
     }
     if (here->mixed)
         clear_unseen(p, dp, here, turn, tile, w);
-    keep_tile(p, &at, w);
+    keep_tile(p, 1.0f, &at, w);
 }
 
 INLINE void add_queries(wave_state *s, const sliding_queries *here, int first,
@@ -312,7 +312,8 @@ INLINE void differentiate_block(wave_state *s, const key_block *keys,
         target_of(g->dk, &args->dk, keys->kv_head, keys->first, keys->count,
                   ARG_ADD_DK, forward, &pipeline.coord);
     if (s->makes_v && (forward->flags & ARG_DV) != 0)
-        store_keys(s->sums[0], 1.0f / P_SCALE, key_row, &dv, g->k_rows, w);
+        store_keys(s->sums[0], KEPT_SCALE(forward) / P_SCALE, key_row, &dv,
+                   g->k_rows, w);
     if (s->makes_k && (forward->flags & ARG_DK) != 0)
         store_keys(s->sums[GRADIENTS - 1],
                    inverse_ds_scale(here.ds_scale) * forward->scale, key_row,

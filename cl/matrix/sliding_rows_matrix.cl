@@ -80,7 +80,7 @@ multiply_keys(float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
             const weight_place at = {&g->args->forward, g->of,
                                      g->of.row + g->rows.row + m * TILE_M,
                                      here->first + (first + t) * TILE_N};
-            keep_tile(dp[m][t], &at, w);
+            keep_tile(dp[m][t], KEPT_SCALE(at.args), &at, w);
         }
 }
 

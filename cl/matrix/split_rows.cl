@@ -95,7 +95,7 @@ INLINE void take_statistics(row_state *s, const row_part *part,
         float dots[LANE_ROWS];
         multiply_rows(dots, here->d_o, here->d_o, part, w);
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            s->length[r] = sqrt(dots[r]);
+            s->length[r] = KEPT_SCALE(&here->args->forward) * sqrt(dots[r]);
     }
 }
 

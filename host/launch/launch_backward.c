@@ -6,7 +6,8 @@
 #include "launch/passes.h"
 
 /* The same size on host and device, whatever the compiler. */
-_Static_assert(sizeof(backward_args) == 856, "backward_args has padding");
+_Static_assert(sizeof(backward_args) == sizeof(forward_args) + 272,
+               "backward_args has padding");
 _Static_assert(SLIDING_MAP_ROOM == (SLIDING_MAPS + 1) * TENSOR_MAP_BYTES,
                "tensor maps have other room");
 
