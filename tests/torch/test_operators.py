@@ -136,7 +136,7 @@ class Operators(unittest.TestCase):
                 None, False, [4, 4], False, None)
             yield torch.ops.winattn.window_attention, (
                 q.detach().requires_grad_(), k, v, random(2), None, None,
-                None, None, None, None, False, True, [], False, None)
+                None, None, None, None, True, [], False, None)
         yield torch.ops.winattn.grid_attention, (
             random(1, 9, 8, 3, 2, 16), None, None, None, random(49, 2), None,
             None, None, None, random(2, 16), random(2, 16), None,
