@@ -61,7 +61,7 @@ def _fake_backward(kind: str) -> Callable:
 # ---- Gradients ----
 
 def _save(kind: str) -> Callable:
-    tensors, options = map(_names, _ARGUMENTS[kind])
+    tensors = _names(_ARGUMENTS[kind][0])
 
     def setup_context(ctx, inputs, output):
         for name, wanted in zip(tensors, ctx.needs_input_grad):
