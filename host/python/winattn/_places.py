@@ -83,8 +83,7 @@ class NumpyPlace:
     def enqueue(self, function: Callable, plan: c_void_p,
                 call: ctypes.Structure) -> None:
         _library.check(function(plan, self.queue, byref(call), 0, None, None))
-        if self._session.shares_memory:
-            # the arrays are the caller's, and may go when the call returns
+        if self._session.shares_memory:  # with arrays that may go then
             self._session.finish()
 
     def take(self, name: str) -> numpy.ndarray:
