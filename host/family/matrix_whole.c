@@ -147,7 +147,8 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     plan->schedule.windows_per_group = shape.windows_per_group;
     /* no more than start together, of which each head has as many */
     plan->schedule.busy_groups = (uint32_t)wa_whole_splits(
-        device->compute_units * wa_matrix_resident(device, step->local_bytes),
+        (uint64_t)device->compute_units *
+            wa_matrix_resident(device, step->local_bytes),
         problem->kv_heads);
     wa_set_matrix_access(problem, plan);
     return NULL;
