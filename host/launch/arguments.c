@@ -150,7 +150,8 @@ static bool is_parameter(const wa_problem *problem, wa_tensor_id id)
            (!is_pad || wa_problem_padding(problem) == 1);
 }
 
-winattn_status wa_set_buffers(const wa_problem *problem, cl_kernel kernel,
+winattn_status wa_set_buffers(wa_kernel_chain *chain,
+                              const wa_problem *problem, cl_kernel kernel,
                               const wa_buffers *buffers,
                               const wa_tensor_id *ids, size_t count,
                               cl_uint *index)
@@ -158,12 +159,11 @@ winattn_status wa_set_buffers(const wa_problem *problem, cl_kernel kernel,
     for (size_t i = 0; i < count; i++) {
         if (!is_parameter(problem, ids[i]))
             continue;
-        const cl_mem buffer = buffers->tensor[ids[i]].buffer;
-        WA_TRY(wa_set_arg(kernel, (*index)++, sizeof buffer,
-                          buffer ? &buffer : NULL));
+        WA_TRY(wa_chain_set_buffer(chain, kernel, (*index)++,
+                                   buffers->tensor[ids[i]].buffer));
         if (ids[i] == WA_BIAS && problem->table.has_index)
-            WA_TRY(wa_set_arg(kernel, (*index)++, sizeof buffers->table.index,
-                              &buffers->table.index));
+            WA_TRY(wa_chain_set_buffer(chain, kernel, (*index)++,
+                                       buffers->table.index));
     }
     return WINATTN_SUCCESS;
 }

@@ -4,6 +4,7 @@
 #define WINATTN_ARGUMENTS_H
 
 #include "base/sister.h"
+#include "launch/chain.h"
 #include "launch/launch.h"
 
 #include "../cl/common/args.h"
@@ -20,7 +21,8 @@ WA_SISTER winattn_status wa_set_arg(cl_kernel kernel, cl_uint index,
                                     size_t size, const void *value);
 /* The buffers of so many tensors, from argument *index on, which moves. Those
  * that the kernels of the problem do not have are left out. */
-winattn_status wa_set_buffers(const wa_problem *problem, cl_kernel kernel,
+winattn_status wa_set_buffers(wa_kernel_chain *chain,
+                              const wa_problem *problem, cl_kernel kernel,
                               const wa_buffers *buffers,
                               const wa_tensor_id *ids, size_t count,
                               cl_uint *index);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "launch/arguments.h"
 
 winattn_status wa_chain_begin(wa_kernel_chain *chain, cl_command_queue queue,
                               cl_uint wait_count, const cl_event *wait_list,
@@ -38,6 +39,20 @@ void wa_chain_go_on(wa_kernel_chain *chain, cl_event done)
     chain->has_begun = true;
     chain->wait_count = chain->in_order ? 0 : 1;
     chain->wait_list = chain->in_order ? NULL : &chain->last;
+}
+
+winattn_status wa_chain_set(wa_kernel_chain *chain, cl_kernel kernel,
+                            cl_uint index, size_t size, const void *value)
+{
+    (void)chain;
+    return wa_set_arg(kernel, index, size, value);
+}
+
+winattn_status wa_chain_set_buffer(wa_kernel_chain *chain, cl_kernel kernel,
+                                   cl_uint index, cl_mem buffer)
+{
+    (void)chain;
+    return wa_set_arg(kernel, index, sizeof buffer, buffer ? &buffer : NULL);
 }
 
 winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,

@@ -31,6 +31,12 @@ WA_SISTER winattn_status wa_chain_begin(wa_kernel_chain *chain,
                                         cl_uint wait_count,
                                         const cl_event *wait_list,
                                         bool wants_event);
+/* An argument of the launches of the kernel that follow: bytes, or a buffer
+ * (NULL: there is none). */
+winattn_status wa_chain_set(wa_kernel_chain *chain, cl_kernel kernel,
+                            cl_uint index, size_t size, const void *value);
+winattn_status wa_chain_set_buffer(wa_kernel_chain *chain, cl_kernel kernel,
+                                   cl_uint index, cl_mem buffer);
 /* Appends a launch of at least so many work-items. */
 WA_SISTER winattn_status wa_chain_append(wa_kernel_chain *chain,
                                          cl_kernel kernel, uint64_t items,

@@ -19,11 +19,13 @@ static winattn_status expand_table(wa_call *call)
                                       wa_dense_at(call->plan)};
     const cl_ulong to = dense.offset / 4;
     cl_uint index = 1;
-    WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
-    WA_TRY(wa_set_buffers(problem, kernel, &call->buffers, ids, 1, &index));
-    WA_TRY(wa_set_arg(kernel, index, sizeof dense.buffer, &dense.buffer));
-    WA_TRY(wa_set_arg(kernel, index + 1, sizeof to, &to));
-    WA_TRY(wa_chain_append(&call->chain, kernel,
+    wa_kernel_chain *chain = &call->chain;
+    WA_TRY(wa_chain_set(chain, kernel, 0, sizeof args, &args));
+    WA_TRY(wa_set_buffers(chain, problem, kernel, &call->buffers, ids, 1,
+                          &index));
+    WA_TRY(wa_chain_set_buffer(chain, kernel, index, dense.buffer));
+    WA_TRY(wa_chain_set(chain, kernel, index + 1, sizeof to, &to));
+    WA_TRY(wa_chain_append(chain, kernel,
                            (uint64_t)problem->heads * problem->queries, 1));
     call->problem = wa_problem_without_table(problem);
     call->buffers.tensor[WA_BIAS] = dense;

@@ -13,7 +13,7 @@ _Static_assert(SLIDING_MAP_ROOM == (SLIDING_MAPS + 1) * TENSOR_MAP_BYTES,
 
 /* In the order of BACKWARD_PARAMETERS in cl/common/parameters.cl; 0 is the
  * arguments' place. */
-static winattn_status set_buffers(const wa_call *call, cl_kernel kernel)
+static winattn_status set_buffers(wa_call *call, cl_kernel kernel)
 {
     static const wa_tensor_id order[] = {
         WA_Q,           WA_K,           WA_V,
@@ -23,11 +23,10 @@ static winattn_status set_buffers(const wa_call *call, cl_kernel kernel)
         WA_D_O,         WA_D_LSE,       WA_DQ,
         WA_DK,          WA_DV};
     cl_uint index = 1;
-    WA_TRY(wa_set_buffers(&call->problem, kernel, &call->buffers, order,
-                          sizeof order / sizeof *order, &index));
-    const cl_mem workspace = call->buffers.workspace.buffer;
-    return wa_set_arg(kernel, index, sizeof workspace,
-                      workspace ? &workspace : NULL);
+    WA_TRY(wa_set_buffers(&call->chain, &call->problem, kernel, &call->buffers,
+                          order, sizeof order / sizeof *order, &index));
+    return wa_chain_set_buffer(&call->chain, kernel, index,
+                               call->buffers.workspace.buffer);
 }
 
 static cl_uint flags_of(const wa_problem *problem, const wa_buffers *buffers,
@@ -181,7 +180,7 @@ static winattn_status append_steps(wa_call *call, backward_args *args,
         if (is_sliding_matrix(call) && i != WA_STEP_KEYS)
             set_row_blocks(call, i, args);
         args->forward.splits = i == WA_STEP_KEYS ? s->splits : s->row_splits;
-        WA_TRY(wa_set_arg(kernel, 0, sizeof *args, args));
+        WA_TRY(wa_chain_set(&call->chain, kernel, 0, sizeof *args, args));
         WA_TRY(wa_chain_append(
             &call->chain, kernel,
             groups_of(call, i, args->forward.windows) * group, group));

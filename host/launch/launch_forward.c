@@ -5,7 +5,7 @@
 
 /* In the order of FORWARD_PARAMETERS in cl/common/parameters.cl; 0 is
  * forward_args. */
-static winattn_status set_buffers(const wa_call *call, cl_kernel kernel)
+static winattn_status set_buffers(wa_call *call, cl_kernel kernel)
 {
     static const wa_tensor_id order[] = {
         WA_Q,           WA_K,           WA_V,
@@ -13,8 +13,8 @@ static winattn_status set_buffers(const wa_call *call, cl_kernel kernel)
         WA_KEY_REGIONS, WA_LOGIT_SCALE, WA_PAD_K,
         WA_PAD_V,       WA_O,           WA_LSE};
     cl_uint index = 1;
-    return wa_set_buffers(&call->problem, kernel, &call->buffers, order,
-                          sizeof order / sizeof *order, &index);
+    return wa_set_buffers(&call->chain, &call->problem, kernel, &call->buffers,
+                          order, sizeof order / sizeof *order, &index);
 }
 
 static forward_args make_args(const wa_call *call)
@@ -42,7 +42,7 @@ static winattn_status append(wa_call *call, cl_kernel kernel,
                              const forward_args *args, uint64_t groups)
 {
     const size_t group = call->plan->step[WA_STEP_FORWARD].work_group;
-    WA_TRY(wa_set_arg(kernel, 0, sizeof *args, args));
+    WA_TRY(wa_chain_set(&call->chain, kernel, 0, sizeof *args, args));
     return wa_chain_append(&call->chain, kernel, groups * group, group);
 }
 

@@ -47,18 +47,18 @@ static winattn_status launch_list(wa_call *call, sum_list *list)
 {
     const cl_kernel kernel = call->kernels->step[WA_STEP_SUM];
     const size_t group = call->plan->step[WA_STEP_SUM].work_group;
-    const cl_mem workspace = call->given->workspace.buffer;
+    wa_kernel_chain *chain = &call->chain;
     if (list->groups == 0)
         return WINATTN_SUCCESS;
     for (uint32_t i = list->count; i < SUMS; i++)
         list->args.sum[i].first_group = UINT32_MAX; /* never reached */
-    WA_TRY(wa_set_arg(kernel, 0, sizeof list->args, &list->args));
-    WA_TRY(wa_set_arg(kernel, 1, sizeof workspace,
-                      workspace ? &workspace : NULL));
+    WA_TRY(wa_chain_set(chain, kernel, 0, sizeof list->args, &list->args));
+    WA_TRY(
+        wa_chain_set_buffer(chain, kernel, 1, call->given->workspace.buffer));
     for (cl_uint i = 0; i < SUMS; i++)
-        WA_TRY(wa_set_arg(kernel, 2 + i, sizeof list->to[i],
-                          i < list->count ? &list->to[i] : NULL));
-    return wa_chain_append(&call->chain, kernel, list->groups * group, group);
+        WA_TRY(wa_chain_set_buffer(chain, kernel, 2 + i,
+                                   i < list->count ? list->to[i] : NULL));
+    return wa_chain_append(chain, kernel, list->groups * group, group);
 }
 
 /* By which cl/reduce/sum_table.cl finds the pairs of an entry. */
@@ -85,7 +85,7 @@ static winattn_status launch_table_sum(wa_call *call, uint64_t from,
     const wa_problem *problem = call->asked;
     const wa_buffers *buffers = call->given;
     const cl_kernel kernel = call->kernels->step[WA_STEP_SUM_TABLE];
-    const cl_mem to = buffers->tensor[WA_DBIAS].buffer;
+    wa_kernel_chain *chain = &call->chain;
     table_args args;
     memset(&args, 0, sizeof args);
     args.to = wa_layout_of(problem, buffers, WA_DBIAS);
@@ -99,20 +99,21 @@ static winattn_status launch_table_sum(wa_call *call, uint64_t from,
     if (!problem->table.is_listed) {
         set_positions(problem, &args);
     } else {
-        WA_TRY(wa_set_arg(kernel, index++, sizeof buffers->table.starts,
-                          &buffers->table.starts));
-        WA_TRY(wa_set_arg(kernel, index++, sizeof buffers->table.order,
-                          &buffers->table.order));
+        WA_TRY(wa_chain_set_buffer(chain, kernel, index++,
+                                   buffers->table.starts));
+        WA_TRY(
+            wa_chain_set_buffer(chain, kernel, index++, buffers->table.order));
     }
-    WA_TRY(wa_set_arg(kernel, index++, sizeof buffers->workspace.buffer,
-                      &buffers->workspace.buffer));
-    WA_TRY(wa_set_arg(kernel, index++, sizeof to, &to));
+    WA_TRY(wa_chain_set_buffer(chain, kernel, index++,
+                               buffers->workspace.buffer));
+    WA_TRY(wa_chain_set_buffer(chain, kernel, index,
+                               buffers->tensor[WA_DBIAS].buffer));
     const uint64_t all = (uint64_t)args.heads * args.entries;
     const uint64_t most = call->plan->schedule.entries_per_launch;
     for (args.first = 0; args.first < all; args.first += most) {
         const uint64_t left = all - args.first;
-        WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
-        WA_TRY(wa_chain_append(&call->chain, kernel,
+        WA_TRY(wa_chain_set(chain, kernel, 0, sizeof args, &args));
+        WA_TRY(wa_chain_append(chain, kernel,
                                (left < most ? left : most) * TABLE_ITEMS,
                                TABLE_ITEMS));
     }
