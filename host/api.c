@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "base/struct.h"
 #include "base/text.h"
 #include "launch/bias_table.h"
 #include "launch/check.h"
+#include "launch/list.h"
 #include "plan/tuning.h"
 #include "program/cache.h"
 #include "session/build.h"
@@ -158,15 +160,38 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
     return WINATTN_SUCCESS;
 }
 
+static winattn_status check_pass(const winattn_plan *plan, wa_pass pass)
+{
+    return plan->problem.passes[pass]
+               ? WINATTN_SUCCESS
+               : wa_fail(WINATTN_INVALID_ARGUMENT,
+                         "the plan was made without the %s pass",
+                         pass == WA_FORWARD ? "forward" : "backward");
+}
+
+/* Which outputs there are. */
+static winattn_status check_gradients(const wa_buffers *buffers,
+                                      cl_bitfield accumulate)
+{
+    static const cl_bitfield outputs = WINATTN_DQ | WINATTN_DK | WINATTN_DV |
+                                       WINATTN_DBIAS | WINATTN_D_LOGIT_SCALE |
+                                       WINATTN_D_PAD_K | WINATTN_D_PAD_V;
+    const winattn_tensor *tensor = buffers->tensor;
+    if ((accumulate & ~outputs) != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "accumulate has a bit that is no output");
+    if (tensor[WA_D_LOGIT_SCALE].buffer && !tensor[WA_LOGIT_SCALE].buffer)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "d_logit_scale is given, but logit_scale is NULL");
+    return WINATTN_SUCCESS;
+}
+
 /* What every call checks besides its tensors. */
 static winattn_status check_call(const winattn_plan *plan, wa_pass pass,
                                  cl_command_queue queue, cl_uint wait_count,
                                  const cl_event *wait_list)
 {
-    if (!plan->problem.passes[pass])
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "the plan was made without the %s pass",
-                       pass == WA_FORWARD ? "forward" : "backward");
+    WA_TRY(check_pass(plan, pass));
     if ((wait_count == 0) != (wait_list == NULL))
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "wait_count and wait_list contradict each other");
@@ -237,9 +262,6 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
                          const winattn_backward *backward, cl_uint wait_count,
                          const cl_event *wait_list, cl_event *event)
 {
-    static const cl_bitfield outputs = WINATTN_DQ | WINATTN_DK | WINATTN_DV |
-                                       WINATTN_DBIAS | WINATTN_D_LOGIT_SCALE |
-                                       WINATTN_D_PAD_K | WINATTN_D_PAD_V;
     winattn_backward own;
     wa_forget_failure();
     if (!plan)
@@ -247,12 +269,6 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
     WA_TRY(wa_read_struct("backward", backward, &own, sizeof own,
                           offsetof(winattn_backward, d_lse)));
     WA_TRY(check_call(plan, WA_BACKWARD, queue, wait_count, wait_list));
-    if ((own.accumulate & ~outputs) != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "backward.accumulate has a bit that is no output");
-    if (own.d_logit_scale.buffer && !own.logit_scale.buffer)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "d_logit_scale is given, but logit_scale is NULL");
     const wa_buffers buffers = {
         .tensor = {[WA_Q] = own.q,
                    [WA_K] = own.k,
@@ -277,6 +293,66 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
                    [WA_D_PAD_V] = own.d_pad_v},
         .workspace = own.workspace,
         .table = plan->table};
+    WA_TRY(check_gradients(&buffers, own.accumulate));
     return launch(plan, WA_BACKWARD, queue, &buffers, own.accumulate,
                   wait_count, wait_list, event);
+}
+
+/* ---- Launch lists ---- */
+
+static winattn_status write_down(const winattn_plan *plan, wa_pass pass,
+                                 const winattn_memory *memory,
+                                 cl_bitfield accumulate,
+                                 winattn_launch_list *list)
+{
+    const wa_plan *planned = &plan->passes[pass];
+    const uint64_t workspace = planned->workspace.all;
+    wa_buffers buffers = {.table = plan->table};
+    if (pass == WA_FORWARD && plan->problem.windows == 0)
+        return WINATTN_SUCCESS;
+    wa_list_place(list, &plan->problem, workspace, memory, &buffers);
+    WA_TRY(check_gradients(&buffers, accumulate));
+    WA_TRY(wa_check_buffers(&plan->problem, pass, workspace,
+                            wa_session_context(plan->session), &buffers,
+                            accumulate));
+    return wa_list_launches(&plan->problem, planned, &plan->kernels[pass],
+                            &buffers, accumulate, list);
+}
+
+winattn_status winattn_launch_list_create(const winattn_plan *plan,
+                                          cl_bitfield passes,
+                                          const winattn_memory *memory,
+                                          cl_bitfield accumulate,
+                                          winattn_launch_list **result)
+{
+    const wa_pass pass =
+        passes == WINATTN_PASS_FORWARD ? WA_FORWARD : WA_BACKWARD;
+    wa_forget_failure();
+    if (result)
+        *result = NULL;
+    if (!plan || !memory || !result)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
+                       !plan     ? "plan"
+                       : !memory ? "memory"
+                                 : "list");
+    if (passes != WINATTN_PASS_FORWARD && passes != WINATTN_PASS_BACKWARD)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "a list is of one pass, forward or backward");
+    if (pass == WA_FORWARD && accumulate != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "accumulate belongs to the backward pass");
+    WA_TRY(wa_check_process());
+    WA_TRY(check_pass(plan, pass));
+    winattn_launch_list *list =
+        wa_list_create(wa_session_context(plan->session),
+                       wa_session_device_id(plan->session));
+    if (!list)
+        return wa_fail_memory();
+    const winattn_status status =
+        write_down(plan, pass, memory, accumulate, list);
+    if (status != WINATTN_SUCCESS)
+        winattn_launch_list_destroy(list);
+    else
+        *result = list;
+    return status;
 }

@@ -138,7 +138,8 @@ typedef cl_int winattn_status;
     X(WINATTN_INVALID_BLOB, -3040,                                            \
       "compiled kernels are damaged, or of another version or device")        \
     X(WINATTN_INVALID_FILE, -3050,                                            \
-      "a file cannot be read, is damaged, or does not hold what it should")
+      "a file cannot be read, is damaged, or does not hold what it should")   \
+    X(WINATTN_DRIVER_FAILED, -3060, "a driver other than OpenCL's failed")
 
 /** The codes of WINATTN_STATUS_LIST, and success. */
 enum {
@@ -915,6 +916,144 @@ WINATTN_API winattn_status
 winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
                          const winattn_backward *backward, cl_uint wait_count,
                          const cl_event *wait_list, cl_event *event);
+
+/** @} */
+
+/* ---- Launch lists ------------------------------------------------------- */
+
+/** @defgroup winattn_launch_lists Launch lists
+ * What a call would enqueue, as data, for a runtime other than OpenCL that
+ * runs the same programs on the same device: CUDA's driver launches the PTX
+ * that NVIDIA's OpenCL compiles to, on its own streams and memory.
+ *
+ *     winattn_memory memory[WINATTN_TENSORS] = {{0}};
+ *     memory[WINATTN_TENSOR_Q].address = ...;  // on the device
+ *     memory[WINATTN_TENSOR_Q].bytes = ...;    // and so on
+ *     winattn_launch_list *list;
+ *     winattn_launch_list_create(plan, WINATTN_PASS_FORWARD, memory, 0,
+ * &list);
+ *
+ * Programs 0, 1, ... of the list are loaded once, and its tables copied to the
+ * device once. A call is launches 0, 1, ..., each behind the one before: what
+ * one writes, the next may read. Later calls may pass other addresses
+ * (winattn_launch_list_check). A list owns all that it points to. It needs
+ * neither its plan nor OpenCL any more, and several threads may read it at
+ * once.
+ * @{ */
+
+/** The tensors of winattn_forward and winattn_backward, by their names. */
+typedef enum winattn_tensor_name {
+    WINATTN_TENSOR_Q,
+    WINATTN_TENSOR_K,
+    WINATTN_TENSOR_V,
+    WINATTN_TENSOR_BIAS,
+    WINATTN_TENSOR_MASK,
+    WINATTN_TENSOR_QUERY_REGIONS,
+    WINATTN_TENSOR_KEY_REGIONS,
+    WINATTN_TENSOR_LOGIT_SCALE,
+    WINATTN_TENSOR_PAD_K,
+    WINATTN_TENSOR_PAD_V,
+    WINATTN_TENSOR_O,
+    WINATTN_TENSOR_LSE,
+    WINATTN_TENSOR_D_O,
+    WINATTN_TENSOR_D_LSE,
+    WINATTN_TENSOR_DQ,
+    WINATTN_TENSOR_DK,
+    WINATTN_TENSOR_DV,
+    WINATTN_TENSOR_DBIAS,
+    WINATTN_TENSOR_D_LOGIT_SCALE,
+    WINATTN_TENSOR_D_PAD_K,
+    WINATTN_TENSOR_D_PAD_V,
+    WINATTN_TENSOR_WORKSPACE,
+    WINATTN_TENSORS /**< how many there are */
+} winattn_tensor_name;
+
+/** Where a tensor is on the device. */
+typedef struct winattn_memory {
+    cl_ulong address; /**< of element [0, 0, 0, 0]; 0: no tensor */
+    cl_ulong bytes;   /**< that may be accessed from there on */
+} winattn_memory;
+
+/** What an argument of a kernel is. */
+typedef enum winattn_argument_kind {
+    WINATTN_ARGUMENT_BYTES = 0,  /**< as they are */
+    WINATTN_ARGUMENT_TENSOR = 1, /**< the address of a tensor */
+    WINATTN_ARGUMENT_TABLE = 2   /**< the address of a table of the list */
+} winattn_argument_kind;
+
+/** An argument of a kernel. */
+typedef struct winattn_argument {
+    winattn_argument_kind kind; /**< what it is */
+    cl_uint index;     /**< winattn_tensor_name, or the number of the table */
+    size_t size;       /**< bytes of the argument; of an address 8 */
+    const void *bytes; /**< those; NULL for an address */
+} winattn_argument;
+
+/** One launch of a kernel, in one dimension. */
+typedef struct winattn_launch {
+    size_t struct_size;                /**< what the library knows of it */
+    const char *kernel;                /**< name of the function */
+    cl_uint program;                   /**< number of its program */
+    cl_uint work_group;                /**< work-items of a work-group */
+    cl_ulong groups;                   /**< work-groups */
+    cl_uint argument_count;            /**< of `arguments` */
+    const winattn_argument *arguments; /**< in the kernel's order */
+} winattn_launch;
+
+/** A program that was built. */
+typedef struct winattn_launch_program {
+    size_t struct_size;  /**< what the library knows of it */
+    size_t size;         /**< bytes of `binary` */
+    const void *binary;  /**< CL_PROGRAM_BINARIES; of NVIDIA's driver PTX */
+    const char *options; /**< those of clBuildProgram */
+} winattn_launch_program;
+
+/** Bytes that belong to the plan and that kernels read, such as the index of a
+ * table of biases. Copied to an address that is a multiple of 16. */
+typedef struct winattn_launch_table {
+    size_t struct_size; /**< what the library knows of it */
+    size_t size;        /**< bytes */
+    const void *bytes;  /**< content */
+} winattn_launch_table;
+
+/** What a call would enqueue. */
+typedef struct winattn_launch_list winattn_launch_list;
+
+/** Makes the list of a pass (WINATTN_PASS_FORWARD or WINATTN_PASS_BACKWARD)
+ * with these tensors, WINATTN_TENSORS of them. What a call must be given, what
+ * it may be given, and sizes and alignments are checked as
+ * winattn_enqueue_forward and winattn_enqueue_backward do; `accumulate` is
+ * winattn_backward's, 0 for the forward pass. A plan without windows gives a
+ * list that may have no launches.
+ *
+ * Fails as those do, and with WINATTN_UNSUPPORTED_DEVICE where the driver
+ * gives no binaries. On failure *list is NULL. */
+WINATTN_API winattn_status winattn_launch_list_create(
+    const winattn_plan *plan, cl_bitfield pass, const winattn_memory *memory,
+    cl_bitfield accumulate, winattn_launch_list **list);
+
+/** NULL is fine. */
+WINATTN_API void winattn_launch_list_destroy(winattn_launch_list *list);
+
+/** May the list's launches take these addresses? It must be the same tensors,
+ * each as large as it has to be, at a multiple of the largest power of 2, up
+ * to 16, that divided its address when the list was made. Fails with
+ * WINATTN_INVALID_ARGUMENT, WINATTN_BUFFER_TOO_SMALL or
+ * WINATTN_INVALID_LAYOUT. */
+WINATTN_API winattn_status winattn_launch_list_check(
+    const winattn_launch_list *list, const winattn_memory *memory);
+
+/** Launch number `i`; NULL: there are no more. The list owns it. */
+WINATTN_API const winattn_launch *
+winattn_launch_list_launch(const winattn_launch_list *list, size_t i);
+
+/** Program number `i`; NULL: there are no more. The list owns it. */
+WINATTN_API const winattn_launch_program *
+winattn_launch_list_program(const winattn_launch_list *list, size_t i);
+
+/** Table number `i`; NULL: there are no more. The list owns it. */
+WINATTN_API const winattn_launch_table *
+winattn_launch_list_table(const winattn_launch_list *list, size_t i);
 
 /** @} */
 

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "launch/arguments.h"
+#include "launch/list.h"
 
 winattn_status wa_chain_begin(wa_kernel_chain *chain, cl_command_queue queue,
                               cl_uint wait_count, const cl_event *wait_list,
@@ -44,22 +45,26 @@ void wa_chain_go_on(wa_kernel_chain *chain, cl_event done)
 winattn_status wa_chain_set(wa_kernel_chain *chain, cl_kernel kernel,
                             cl_uint index, size_t size, const void *value)
 {
-    (void)chain;
-    return wa_set_arg(kernel, index, size, value);
+    return chain->list ? wa_list_set(chain->list, kernel, index, size, value)
+                       : wa_set_arg(kernel, index, size, value);
 }
 
 winattn_status wa_chain_set_buffer(wa_kernel_chain *chain, cl_kernel kernel,
                                    cl_uint index, cl_mem buffer)
 {
-    (void)chain;
-    return wa_set_arg(kernel, index, sizeof buffer, buffer ? &buffer : NULL);
+    return chain->list ? wa_list_set_buffer(chain->list, kernel, index, buffer)
+                       : wa_set_arg(kernel, index, sizeof buffer,
+                                    buffer ? &buffer : NULL);
 }
 
 winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
                                uint64_t items, size_t group)
 {
-    const size_t global = (size_t)((items + group - 1) / group * group);
+    const uint64_t groups = (items + group - 1) / group;
+    const size_t global = (size_t)(groups * group);
     cl_event done;
+    if (chain->list)
+        return wa_list_append(chain->list, kernel, groups, group);
     const cl_int error = clEnqueueNDRangeKernel(
         chain->queue, kernel, 1, NULL, &global, &group, chain->wait_count,
         chain->wait_list, wa_chain_event(chain, &done));

@@ -13,6 +13,9 @@
  * between, which take time
  * (bench/decisions/small-windows-have-one-gradient-kernel.md). */
 typedef struct wa_kernel_chain {
+    /* Where launches are written down (list.h); NULL: they are enqueued, and
+     * all of the rest is for that. */
+    winattn_launch_list *list;
     cl_command_queue queue;
     /* what the next launch waits for: the caller's list, then &last or, in
      * order, nothing */

@@ -95,6 +95,28 @@ winattn_status wa_check_memory(const char *name, const winattn_tensor *at,
     return WINATTN_SUCCESS;
 }
 
+/* Of a tensor of the call: in a buffer, or where the caller says. */
+static winattn_status check_tensor(const wa_buffers *buffers,
+                                   winattn_tensor_name id, const char *name,
+                                   const winattn_tensor *at,
+                                   cl_context context, wa_access access,
+                                   uint32_t element_size, uint64_t bytes,
+                                   uint64_t *start)
+{
+    if (!buffers->memory)
+        return wa_check_memory(name, at, context, access, element_size, bytes,
+                               start);
+    const winattn_memory *memory = &buffers->memory[id];
+    WA_TRY(check_place(name, at, memory->address, element_size));
+    if (start)
+        *start |= memory->address;
+    if (memory->bytes >= bytes)
+        return WINATTN_SUCCESS;
+    return wa_fail(
+        WINATTN_BUFFER_TOO_SMALL, "%s needs %llu bytes, but has %llu", name,
+        (unsigned long long)bytes, (unsigned long long)memory->bytes);
+}
+
 /* Kernels take the step between channels of the padding from k and v. */
 static winattn_status check_pad_columns(const wa_problem *problem,
                                         const wa_buffers *buffers,
@@ -147,10 +169,10 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
         if (!tensor->used)
             return wa_fail(WINATTN_INVALID_ARGUMENT,
                            "%s is given, but the plan does not use it", name);
-        WA_TRY(wa_check_memory(
-            name, at, context, access_of(id, role, accumulate),
-            tensor->element_size, tensor->span * tensor->element_size,
-            &buffers->start[id]));
+        WA_TRY(check_tensor(
+            buffers, (winattn_tensor_name)id, name, at, context,
+            access_of(id, role, accumulate), tensor->element_size,
+            tensor->span * tensor->element_size, &buffers->start[id]));
     }
     WA_TRY(check_pad_columns(problem, buffers, WA_PAD_K, WA_K));
     WA_TRY(check_pad_columns(problem, buffers, WA_PAD_V, WA_V));
@@ -161,9 +183,9 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                        "workspace is NULL, but the %s pass needs %llu bytes",
                        pass == WA_FORWARD ? "forward" : "backward",
                        (unsigned long long)workspace_bytes);
-    const winattn_status status =
-        wa_check_memory("workspace", &buffers->workspace, context,
-                        WA_READS_AND_WRITES, 16, workspace_bytes, NULL);
+    const winattn_status status = check_tensor(
+        buffers, WINATTN_TENSOR_WORKSPACE, "workspace", &buffers->workspace,
+        context, WA_READS_AND_WRITES, 16, workspace_bytes, NULL);
     return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL
                                               : status;
 }

@@ -43,6 +43,23 @@ static winattn_status launch_steps(wa_call *call)
     return wa_launch_sums(call, &args);
 }
 
+winattn_status wa_list_launches(const wa_problem *problem, const wa_plan *plan,
+                                const wa_kernels *kernels,
+                                const wa_buffers *buffers,
+                                cl_bitfield accumulate,
+                                winattn_launch_list *list)
+{
+    wa_call call = {.plan = plan,
+                    .kernels = kernels,
+                    .asked = problem,
+                    .given = buffers,
+                    .problem = *problem,
+                    .buffers = *buffers,
+                    .accumulate = accumulate,
+                    .chain = {.list = list}};
+    return launch_steps(&call);
+}
+
 winattn_status wa_launch(const wa_problem *problem, const wa_plan *plan,
                          const wa_kernels *kernels, cl_command_queue queue,
                          const wa_buffers *buffers, cl_bitfield accumulate,

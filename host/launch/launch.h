@@ -17,6 +17,9 @@ typedef struct wa_buffers {
     winattn_tensor tensor[WA_TENSORS];
     uint64_t start[WA_TENSORS]; /* of their buffers, see wa_is_aligned */
     winattn_tensor workspace;
+    /* WINATTN_TENSORS: where the tensors are whose buffers are none of
+     * OpenCL's (list.h); NULL: they are OpenCL's */
+    const winattn_memory *memory;
     wa_table_buffers table;
 } wa_buffers;
 
@@ -44,5 +47,12 @@ winattn_status wa_launch(const wa_problem *problem, const wa_plan *plan,
                          const wa_buffers *buffers, cl_bitfield accumulate,
                          cl_uint wait_count, const cl_event *wait_list,
                          cl_event *event);
+
+/* Writes them down instead, of tensors that wa_list_place placed. */
+winattn_status wa_list_launches(const wa_problem *problem, const wa_plan *plan,
+                                const wa_kernels *kernels,
+                                const wa_buffers *buffers,
+                                cl_bitfield accumulate,
+                                winattn_launch_list *list);
 
 #endif
