@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Launch lists (winattn_launch_list) through CUDA's driver, on streams and
+ * memory of its own. The package for Python calls this; the functions have no
+ * stable interface. */
+#ifndef WINATTN_CUDA_H
+#define WINATTN_CUDA_H
+
+#include "winattn.h"
+
+/* A function of libcuda of that name, NULL if there is none. */
+typedef void (*winattn_any_function)(void);
+typedef winattn_any_function winattn_find_function(const char *name);
+
+/* Takes every function of CUDA's driver from `find`, all or nothing: returns
+ * NULL, or the name of the first that is missing. Not beside any other call of
+ * this header. Before it, they fail. */
+WINATTN_API const char *winattn_cuda_bind(winattn_find_function *find);
+
+/* By what OpenCL's device is known again (CL_DEVICE_UUID_KHR): of CUDA's
+ * device of that number. */
+WINATTN_API winattn_status winattn_cuda_uuid(int ordinal,
+                                             unsigned char uuid[16]);
+
+/* A launch list on a device: its programs are loaded, its tables lie there. */
+typedef struct winattn_cuda_call winattn_cuda_call;
+
+/* Takes the list over, also where it fails. Fails while `stream` is being
+ * captured, as programs are compiled and memory is taken. On failure *call is
+ * NULL. */
+WINATTN_API winattn_status winattn_cuda_call_create(int ordinal,
+                                                    winattn_launch_list *list,
+                                                    void *stream,
+                                                    winattn_cuda_call **call);
+
+/* Nothing of it may be under way. NULL is fine. */
+WINATTN_API void winattn_cuda_call_destroy(winattn_cuda_call *call);
+
+/* Launches all of it on the stream (NULL: the default one), which may be
+ * captured. The addresses must suit the list (winattn_launch_list_check).
+ * Several threads may use a call at once. */
+WINATTN_API winattn_status winattn_cuda_call_launch(
+    const winattn_cuda_call *call, const winattn_memory *memory, void *stream);
+
+#endif
