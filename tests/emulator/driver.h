@@ -27,10 +27,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common.h"
 #include "kit/answers.h"
-#include "ptx.h"
 
-#define MEMORY_BYTES ((cl_ulong)8 << 30)
 #define ADDRESS_ALIGN 512u /* of buffers, in bytes */
 
 /* ---- Objects (driver_objects.c) ---- */

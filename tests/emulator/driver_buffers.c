@@ -5,10 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_BYTES 4096u
-/* Of larger ones only what is written should take memory. */
-#define MOST_FILLED ((size_t)64 << 20)
-
 static atomic_ullong allocated;
 
 /* ---- Buffers ---- */
@@ -22,12 +18,8 @@ void buffer_free(cl_mem gone)
 
 static bool allocate(cl_mem buffer)
 {
-    const size_t bytes =
-        (buffer->size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     buffer->bytes =
-        buffer->host ? buffer->host : aligned_alloc(PAGE_BYTES, bytes);
-    if (buffer->bytes && !buffer->host && bytes <= MOST_FILLED)
-        memset(buffer->bytes, 0xff, bytes);
+        buffer->host ? buffer->host : emulated_memory(buffer->size);
     return buffer->bytes != NULL;
 }
 

@@ -3,7 +3,6 @@
 #include "driver.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,15 +22,6 @@ void kernel_free(cl_kernel gone)
     object_release(gone->program);
 }
 
-static const ptx_kernel *find_kernel(const ptx_module *module,
-                                     const char *name)
-{
-    for (size_t i = 0; i < module->kernel_count; i++)
-        if (strcmp(module->kernels[i].name, name) == 0)
-            return &module->kernels[i];
-    return NULL;
-}
-
 cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *error)
 {
     if (!object_is(program, OBJECT_PROGRAM))
@@ -40,7 +30,7 @@ cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *error)
         return fail_with(CL_INVALID_VALUE, error);
     if (program->status != CL_BUILD_SUCCESS)
         return fail_with(CL_INVALID_PROGRAM_EXECUTABLE, error);
-    const ptx_kernel *code = find_kernel(program->module, name);
+    const ptx_kernel *code = emulated_kernel(program->module, name);
     if (!code)
         return fail_with(CL_INVALID_KERNEL_NAME, error);
     cl_kernel made =
@@ -157,23 +147,18 @@ typedef struct kernel_launch {
 
 static cl_int run_launch(command *self)
 {
-    static atomic_uint launches;
     const kernel_launch *one = (const kernel_launch *)self;
-    const ptx_kernel *code = one->kernel->code;
     const cl_device_id device = one->kernel->head.context->device;
-    char reason[512] = "";
+    char reason[EMULATED_REASON];
     const ptx_launch launch = {.parameters = one->parameters,
                                .groups = one->groups,
                                .items = one->items,
                                .wave_lanes = device->is->wave,
                                .ranges = one->ranges,
-                               .range_count = one->range_count,
-                               .seed = atomic_fetch_add(&launches, 1)};
-    if (ptx_run(code, &launch, reason, sizeof reason))
-        return CL_COMPLETE;
-    fprintf(stderr, "emulator: %s: %s, %zu groups of %zu: %s\n", device->name,
-            code->name, one->groups, one->items, reason);
-    return CL_OUT_OF_RESOURCES;
+                               .range_count = one->range_count};
+    return emulated_launch(device->name, one->kernel->code, launch, reason)
+               ? CL_COMPLETE
+               : CL_OUT_OF_RESOURCES;
 }
 
 static void forget_launch(command *self)

@@ -2,7 +2,6 @@
  * Programs: from source, and from and to PTX. */
 #include "driver.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,17 +68,6 @@ cl_program clCreateProgramWithSource(cl_context context, cl_uint count,
 
 /* ---- From PTX ---- */
 
-/* Is its first line that is neither empty nor a comment a version's? */
-static bool is_ptx(const char *text)
-{
-    for (;;) {
-        text += strspn(text, " \t\r\n");
-        if (strncmp(text, "//", 2) != 0)
-            return strncmp(text, ".version", 8) == 0;
-        text += strcspn(text, "\n");
-    }
-}
-
 /* A text of it, which zeros may follow; NULL: none, or no memory. */
 static char *read_binary(const unsigned char *binary, size_t size,
                          cl_int *error)
@@ -92,7 +80,7 @@ static char *read_binary(const unsigned char *binary, size_t size,
     char *text = copy_text((const char *)binary, size);
     if (!text) {
         *error = CL_OUT_OF_HOST_MEMORY;
-    } else if (is_ptx(text)) {
+    } else if (emulated_is_ptx(text)) {
         *error = CL_SUCCESS;
     } else {
         free(text);
@@ -183,26 +171,18 @@ static void add_to_log(cl_program program, const char *text)
     program->log = longer;
 }
 
-/* As ptxas says it. */
 static bool fits(cl_program program)
 {
     const cl_device_id device = program->head.context->device;
-    const wa_device *is = device->is;
+    const emulated_limits most = {device->is->local_bytes,
+                                  device->parameter_bytes,
+                                  device->is->max_work_group};
     bool does = true;
     for (size_t i = 0; i < program->module->kernel_count; i++) {
-        const ptx_kernel *kernel = &program->module->kernels[i];
         char line[512];
-        if (kernel->shared_bytes <= is->local_bytes &&
-            kernel->parameter_bytes <= device->parameter_bytes &&
-            kernel->required_items <= is->max_work_group)
+        if (emulated_fits(&program->module->kernels[i], &most, line,
+                          sizeof line))
             continue;
-        snprintf(line, sizeof line,
-                 "error   : Entry function '%s' uses too much: 0x%zx bytes "
-                 "of shared data (0x%x max), %zu of parameters (%u max), "
-                 "%zu work-items (%u max)\n",
-                 kernel->name, kernel->shared_bytes, is->local_bytes,
-                 kernel->parameter_bytes, device->parameter_bytes,
-                 kernel->required_items, is->max_work_group);
         add_to_log(program, line);
         does = false;
     }
