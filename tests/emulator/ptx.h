@@ -27,7 +27,9 @@ typedef struct ptx_kernel {
     const ptx_parameter *parameters;
     size_t parameter_bytes;
     size_t required_items; /* .reqntid; 0: any number */
+    size_t most_registers; /* .maxnreg; 0: any number */
     size_t shared_bytes;   /* of a work-group */
+    size_t dynamic_align;  /* of what is .extern, behind these; 0: nothing */
     size_t private_bytes;  /* of a work-item, in memory */
     const struct ptx_code *code;
 } ptx_kernel;
@@ -53,6 +55,7 @@ typedef struct ptx_launch {
     const unsigned char *parameters; /* parameter_bytes of them */
     size_t groups, items;            /* work-groups, and work-items of each */
     size_t wave_lanes;               /* at most 64 */
+    size_t dynamic_bytes;            /* of local memory behind the kernel's */
     const ptx_range *ranges;         /* of global memory */
     size_t range_count;
     unsigned seed; /* of the order in which waves go on */

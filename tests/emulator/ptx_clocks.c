@@ -123,7 +123,7 @@ ptx_races *ptx_races_new(const ptx_group *group)
     r->parts = (r->items + r->part - 1) / r->part;
     r->agents = 2 * r->items + MOST_MBARRIERS;
     r->shift = cell_shift(group->kernel->code);
-    const size_t cells = (group->kernel->shared_bytes >> r->shift) + 1;
+    const size_t cells = (group->shared_bytes >> r->shift) + 1;
     r->cells = calloc(cells, sizeof *r->cells);
     r->readings = calloc(cells * r->parts, sizeof *r->readings);
     r->joined = malloc(clock_bytes(r));

@@ -148,7 +148,8 @@ typedef struct ptx_instruction {
  * there), or a special one. */
 typedef enum ptx_filling {
     FILL_NUMBER,
-    FILL_SHARED, /* number: where it is in the window */
+    FILL_SHARED,  /* number: where it is in the window */
+    FILL_DYNAMIC, /* ... behind what has a size */
     FILL_PRIVATE,
     FILL_DATA, /* number: where it is in the module's data */
     FILL_ITEM,
@@ -265,6 +266,7 @@ typedef struct ptx_group {
     ptx_wave waves[MOST_WAVES];
     ptx_barrier barriers[16];
     unsigned char *shared; /* local memory */
+    size_t shared_bytes;
     /* of each two bytes of it, when they were written, and by which wave */
     uint32_t *written;
     unsigned char *writer;

@@ -351,23 +351,28 @@ static const struct {
     {"%envreg5", FILL_NUMBER, 0}, {"%kernarg", FILL_ARGUMENTS, 0},
 };
 
+/* Of a variable it is its address, and a number may be added. */
 static uint32_t named_register(ptx_reader *r)
 {
     static const ptx_filling fillings[] = {[MEANS_SHARED] = FILL_SHARED,
+                                           [MEANS_DYNAMIC] = FILL_DYNAMIC,
                                            [MEANS_PRIVATE] = FILL_PRIVATE,
                                            [MEANS_DATA] = FILL_DATA,
                                            [MEANS_PARAMETER] = FILL_NUMBER};
     uint64_t number;
     const ptx_name *name = ptx_find(r, r->word, &number);
     for (size_t i = 0; i < COUNT_OF(specials); i++)
-        if (ptx_is(r, specials[i].name))
+        if (ptx_accept(r, specials[i].name))
             return ptx_constant_register(r, specials[i].filling,
                                          specials[i].number);
     if (!name || name->meaning == MEANS_LABEL)
         ptx_reject(r, "\"%s\" is not known", r->word);
-    return name->meaning == MEANS_REGISTER
-               ? (uint32_t)number
-               : ptx_constant_register(r, fillings[name->meaning], number);
+    ptx_next(r);
+    if (name->meaning == MEANS_REGISTER)
+        return (uint32_t)number;
+    if (ptx_accept(r, "+"))
+        number += ptx_integer(r);
+    return ptx_constant_register(r, fillings[name->meaning], number);
 }
 
 static uint32_t read_value(ptx_reader *r)
@@ -385,9 +390,7 @@ static uint32_t read_value(ptx_reader *r)
     }
     if (word[0] == '-' || (word[0] >= '0' && word[0] <= '9'))
         return ptx_constant_register(r, FILL_NUMBER, ptx_integer(r));
-    const uint32_t found = named_register(r);
-    ptx_next(r);
-    return found;
+    return named_register(r);
 }
 
 static void add_operand(ptx_reader *r, ptx_operand *all, unsigned *count);
@@ -453,7 +456,6 @@ static void read_guard(ptx_reader *r, ptx_instruction *i)
     if (ptx_accept(r, "@")) {
         i->guard_is_inverse = ptx_accept(r, "!");
         i->guard = (int)named_register(r);
-        ptx_next(r);
     }
 }
 

@@ -10,7 +10,7 @@
 
 unsigned char *ptx_shared(ptx_group *group, uint64_t address, size_t bytes)
 {
-    const size_t size = group->kernel->shared_bytes;
+    const size_t size = group->shared_bytes;
     if (address < SHARED_START || bytes > size ||
         address - SHARED_START > size - bytes) {
         ptx_fail(group, "%zu bytes at %#llx, outside of local memory", bytes,
@@ -53,7 +53,7 @@ static unsigned char *global(ptx_group *group, uint64_t address, size_t bytes)
 void ptx_note_write(ptx_wave *wave, const unsigned char *to, size_t bytes)
 {
     ptx_group *group = wave->group;
-    const ptx_range local = {group->shared, group->kernel->shared_bytes};
+    const ptx_range local = {group->shared, group->shared_bytes};
     if (!is_within(&local, to, bytes))
         return;
     const size_t first = (size_t)(to - group->shared);
@@ -109,8 +109,7 @@ unsigned char *ptx_resolve(ptx_wave *wave, ptx_space space, uint64_t address,
 
 static bool is_local(const ptx_group *group, const unsigned char *at)
 {
-    return at >= group->shared &&
-           at < group->shared + group->kernel->shared_bytes;
+    return at >= group->shared && at < group->shared + group->shared_bytes;
 }
 
 static bool is_global(const ptx_group *group, const unsigned char *at)

@@ -255,7 +255,7 @@ void ptx_mbarrier_used(ptx_wave *wave, unsigned lane, uint64_t address)
     const access a = access_of(wave, lane);
     const size_t cell = (size_t)(address - SHARED_START) >> r->shift;
     if (address >= SHARED_START &&
-        address - SHARED_START < wave->group->kernel->shared_bytes &&
+        address - SHARED_START < wave->group->shared_bytes &&
         !is_ordered(&a, &r->cells[cell]))
         report_write(&a, cell, "uses a barrier at");
 }

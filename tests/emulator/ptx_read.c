@@ -265,10 +265,27 @@ static void read_variable(ptx_reader *r, ptx_meaning meaning)
     ptx_expect(r, ";");
 }
 
+/* All that have no size begin at one place. */
+static void read_dynamic(ptx_reader *r)
+{
+    size_t alignment;
+    ptx_expect(r, ".shared");
+    read_type(r, &alignment);
+    define(r, r->word, MEANS_DYNAMIC, 0, 0);
+    ptx_next(r);
+    ptx_expect(r, "[");
+    ptx_expect(r, "]");
+    ptx_expect(r, ";");
+    if (alignment > r->dynamic_align)
+        r->dynamic_align = alignment;
+}
+
 static bool read_declaration(ptx_reader *r)
 {
     if (ptx_accept(r, ".shared"))
         read_variable(r, MEANS_SHARED);
+    else if (ptx_accept(r, ".extern"))
+        read_dynamic(r);
     else if (ptx_accept(r, ".local"))
         read_variable(r, MEANS_PRIVATE);
     else if (ptx_accept(r, ".const") || ptx_accept(r, ".global"))
@@ -328,12 +345,15 @@ static void read_head(ptx_reader *r)
 {
     while (!ptx_accept(r, "{")) {
         const bool is_size = ptx_is(r, ".reqntid");
+        const bool is_most = ptx_is(r, ".maxnreg");
         if (r->word[0] != '.')
             ptx_reject(r, "\"%s\" before a kernel's body", r->word);
         ptx_next(r);
-        const size_t items = ptx_integer(r);
+        const size_t number = ptx_integer(r);
         if (is_size)
-            r->kernel->required_items = items;
+            r->kernel->required_items = number;
+        if (is_most)
+            r->kernel->most_registers = number;
         while (ptx_accept(r, ","))
             ptx_integer(r);
     }
@@ -413,7 +433,7 @@ static void read_kernel(ptx_reader *r)
     r->kernel->code = r->code;
     r->code->data = module->data;
     r->instruction_room = r->constant_room = 0;
-    const size_t shared = r->shared_bytes;
+    const size_t shared = r->shared_bytes, dynamic = r->dynamic_align;
     r->private_bytes = 0;
     ptx_next(r);
     r->scope++;
@@ -422,7 +442,9 @@ static void read_kernel(ptx_reader *r)
     read_body(r);
     r->kernel->shared_bytes = r->shared_bytes;
     r->kernel->private_bytes = r->private_bytes;
+    r->kernel->dynamic_align = r->dynamic_align;
     r->shared_bytes = shared;
+    r->dynamic_align = dynamic;
 }
 
 static void skip_line(ptx_reader *r)

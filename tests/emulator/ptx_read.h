@@ -13,6 +13,7 @@ enum { MOST_WORD = 128, MOST_SCOPES = 32 };
 typedef enum ptx_meaning {
     MEANS_REGISTER,
     MEANS_SHARED,
+    MEANS_DYNAMIC,
     MEANS_PRIVATE,
     MEANS_DATA,
     MEANS_PARAMETER,
@@ -46,7 +47,7 @@ typedef struct ptx_reader {
     size_t jump_count, jump_room;
     size_t instruction_room, constant_room, kernel_room;
     unsigned scope;
-    size_t private_bytes, shared_bytes;
+    size_t private_bytes, shared_bytes, dynamic_align;
     jmp_buf failed;
     char *reason;
     size_t reason_size;

@@ -142,6 +142,8 @@ static void fill(uint64_t *lanes, const ptx_wave *wave,
     const uint64_t starts[] = {
         [FILL_NUMBER] = 0,
         [FILL_SHARED] = SHARED_START,
+        [FILL_DYNAMIC] =
+            SHARED_START + group->shared_bytes - group->launch->dynamic_bytes,
         [FILL_PRIVATE] = PRIVATE_START,
         [FILL_DATA] = (uintptr_t)group->kernel->code->data->bytes,
         [FILL_ITEM] = (uint64_t)wave->number * group->width,
@@ -261,10 +263,10 @@ static void run_group(ptx_group *group, size_t number)
     group->current = NULL;
     group->idle_rounds = 0;
     memset(group->barriers, 0, sizeof group->barriers);
-    memset(group->shared, UNSET, group->kernel->shared_bytes);
+    memset(group->shared, UNSET, group->shared_bytes);
     memset(group->written, NEVER,
-           (group->kernel->shared_bytes / 2 + 1) * sizeof *group->written);
-    memset(group->writer, 0, group->kernel->shared_bytes / 2 + 1);
+           (group->shared_bytes / 2 + 1) * sizeof *group->written);
+    memset(group->writer, 0, group->shared_bytes / 2 + 1);
     group->now = NEVER + 1;
     ptx_races_start(group);
     for (unsigned i = 0; i < group->wave_count; i++)
@@ -309,10 +311,10 @@ static bool take_memory(ptx_group *group)
     const ptx_kernel *kernel = group->kernel;
     const size_t registers = kernel->code->register_count + 1;
     bool ok = true;
-    group->shared = malloc(kernel->shared_bytes + 1);
+    group->shared = malloc(group->shared_bytes + 1);
     group->written =
-        malloc((kernel->shared_bytes / 2 + 1) * sizeof *group->written);
-    group->writer = malloc(kernel->shared_bytes / 2 + 1);
+        malloc((group->shared_bytes / 2 + 1) * sizeof *group->written);
+    group->writer = malloc(group->shared_bytes / 2 + 1);
     group->races = ptx_races_new(group);
     group->global = ptx_global_new(group->launch);
     group->unset = ptx_unset_new(group);
@@ -327,6 +329,13 @@ static bool take_memory(ptx_group *group)
     }
     return ok && group->shared && group->written && group->writer &&
            group->races && group->global && group->unset;
+}
+
+static size_t shared_bytes(const ptx_kernel *kernel, const ptx_launch *launch)
+{
+    const size_t align = kernel->dynamic_align ? kernel->dynamic_align : 1;
+    return (kernel->shared_bytes + align - 1) / align * align +
+           launch->dynamic_bytes;
 }
 
 bool ptx_run(const ptx_kernel *kernel, const ptx_launch *launch, char *reason,
@@ -347,6 +356,7 @@ bool ptx_run(const ptx_kernel *kernel, const ptx_launch *launch, char *reason,
     }
     group->kernel = kernel;
     group->launch = launch;
+    group->shared_bytes = shared_bytes(kernel, launch);
     group->wave_count = (unsigned)waves;
     group->width = (unsigned)width;
     group->random = launch->seed * 0x9e3779b97f4a7c15u + 1;

@@ -397,7 +397,7 @@ void ptx_unset_stored(ptx_wave *wave, const ptx_instruction *i,
     const ptx_group *group = wave->group;
     unsigned char *flags = private_flags(wave, to);
     if (!flags && any && to >= group->shared &&
-        to < group->shared + group->kernel->shared_bytes)
+        to < group->shared + group->shared_bytes)
         ptx_local_unset(wave, (size_t)(to - group->shared), bytes);
     else if (!flags)
         report(wave, any, "stores a value");
