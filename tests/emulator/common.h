@@ -7,6 +7,10 @@
 #include "ptx.h"
 
 #define MEMORY_BYTES ((uint64_t)8 << 30)
+/* The device that CUDA's driver has, too: both answer the same UUID. */
+#define EMULATED_H200 "H200 (emulated)"
+#define EMULATED_H200_UUID "emulated-H200-0" /* and a zero */
+enum { EMULATED_UUID_BYTES = 16 };
 
 /* Is the first line that is neither empty nor a comment a version's? */
 bool emulated_is_ptx(const char *text);

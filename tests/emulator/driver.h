@@ -61,6 +61,7 @@ struct _cl_device_id {
     const char *like;    /* of kit/devices.h, whose numbers it has */
     const wa_device *is; /* that one; known once platforms are */
     const char *name, *extensions;
+    const char *uuid;        /* NULL: it has none */
     const char *options;     /* for clang */
     const char *prelude;     /* of the folder of that name; NULL: none */
     cl_uint parameter_bytes; /* that a kernel may have */

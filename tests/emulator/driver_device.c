@@ -4,6 +4,7 @@
 
 #include "driver_version.h"
 
+#define DEVICE_UUID 0x106a /* as headers may not know */
 #define PLATFORM_VERSION "OpenCL 3.0 emulated"
 
 struct _cl_platform_id driver_platform = {&driver_dispatch};
@@ -87,6 +88,10 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size,
         return answer_uint(ADDRESS_ALIGN * 8, size, value, needed);
     case CL_DEVICE_IMAGE_SUPPORT:
         return answer_uint(CL_FALSE, size, value, needed);
+    case DEVICE_UUID:
+        return device->uuid ? answer(device->uuid, EMULATED_UUID_BYTES, size,
+                                     value, needed)
+                            : CL_INVALID_VALUE;
     case CL_DEVICE_AVAILABLE:
     case CL_DEVICE_PARTITION_MAX_SUB_DEVICES:
         return answer_uint(1, size, value, needed);

@@ -20,7 +20,8 @@
     .parameter_bytes = 4352,                                                  \
     .extensions = COMMON_EXTENSIONS "cl_nv_compiler_options "                 \
                                     "cl_nv_device_attribute_query "           \
-                                    "cl_nv_pragma_unroll"
+                                    "cl_nv_pragma_unroll "                    \
+                                    "cl_khr_device_uuid"
 
 #define AMD(target)                                                           \
     .dispatch = &driver_dispatch, .name = target " (emulated)",               \
@@ -41,7 +42,8 @@
                           "cl_intel_bfloat16_conversions"
 
 struct _cl_device_id driver_devices[] = {
-    {NVIDIA, .like = "H200", .name = "H200 (emulated)"},
+    {NVIDIA, .like = "H200", .name = EMULATED_H200,
+     .uuid = EMULATED_H200_UUID},
     {AMD("gfx1100"), .like = "gfx1100 (RX 7900 XTX)"},
     {AMD("gfx1201"), .like = "gfx1201 (RX 9070 XT)"},
     {AMD("gfx942"), .like = "gfx942 (MI300X)"},
