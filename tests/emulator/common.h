@@ -10,7 +10,7 @@
 /* The device that CUDA's driver has, too: both answer the same UUID. */
 #define EMULATED_H200 "H200 (emulated)"
 #define EMULATED_H200_UUID "emulated-H200-0" /* and a zero */
-enum { EMULATED_UUID_BYTES = 16 };
+enum { EMULATED_UUID_BYTES = 16, EMULATED_PARAMETER_BYTES = 4352 };
 
 /* Is the first line that is neither empty nor a comment a version's? */
 bool emulated_is_ptx(const char *text);
@@ -27,8 +27,8 @@ typedef struct emulated_limits {
 bool emulated_fits(const ptx_kernel *kernel, const emulated_limits *most,
                    char *line, size_t line_size);
 
-/* Of NaNs unless it is large; starts at a page, to be freed. NULL: there is
- * no memory. */
+/* Memory with NaNs in it, unless it is large; starts at a page, to be freed.
+ * NULL: there is none. */
 unsigned char *emulated_memory(size_t bytes);
 
 enum { EMULATED_REASON = 512 };

@@ -17,7 +17,7 @@
 
 #define NVIDIA                                                                \
     .dispatch = &driver_dispatch, .options = OPTIONS,                         \
-    .parameter_bytes = 4352,                                                  \
+    .parameter_bytes = EMULATED_PARAMETER_BYTES,                              \
     .extensions = COMMON_EXTENSIONS "cl_nv_compiler_options "                 \
                                     "cl_nv_device_attribute_query "           \
                                     "cl_nv_pragma_unroll "                    \

@@ -351,7 +351,7 @@ static const struct {
     {"%envreg5", FILL_NUMBER, 0}, {"%kernarg", FILL_ARGUMENTS, 0},
 };
 
-/* Of a variable it is its address, and a number may be added. */
+/* A variable is its address, and a number may be added. */
 static uint32_t named_register(ptx_reader *r)
 {
     static const ptx_filling fillings[] = {[MEANS_SHARED] = FILL_SHARED,

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of CUDA's driver share. */
+#ifndef TESTS_EMULATOR_CUDA_DRIVER_H
+#define TESTS_EMULATOR_CUDA_DRIVER_H
+
+#include "common.h"
+#include "cuda.h"
+#include "kit/devices.h"
+
+/* Also in its binaries. */
+#define CUDA_VERSION 13000
+/* Local memory of a work-group, unless its function was given more. */
+#define USUAL_SHARED_BYTES (48u << 10)
+enum { LOG_BYTES = EMULATED_REASON + 64 };
+
+/* ---- State (cuda_context.c) ---- */
+
+/* Each function begins so, but for what asks for nothing: with a lock, and
+ * with what must be. */
+#define ENTER(check)                                                          \
+    __attribute__((cleanup(cuda_unlock))) const int locked_ = cuda_lock();    \
+    TRY(check)
+#define TRY(call)                                                             \
+    do {                                                                      \
+        const CUresult result_ = (call);                                      \
+        if (result_)                                                          \
+            return result_;                                                   \
+    } while (0)
+#define NEED(condition, result) TRY((condition) ? CUDA_SUCCESS : (result))
+
+int cuda_lock(void);
+void cuda_unlock(const int *locked);
+/* cuInit was called; also, a context is current, and no kernel of it has
+ * failed; also, no stream is captured. */
+CUresult cuda_begin(void);
+CUresult cuda_use(void);
+CUresult cuda_use_now(void);
+
+const wa_device *cuda_device(void);
+/* All fail from now on. */
+void cuda_fail(CUresult why);
+
+/* ---- Objects (cuda_context.c) ---- */
+
+typedef enum cuda_kind {
+    CUDA_MODULE,
+    CUDA_STREAM,
+    CUDA_LINK,
+    CUDA_MEMORY,
+    CUDA_REGISTERED /* memory that is another's */
+} cuda_kind;
+
+/* The first member of each, in a list of all. */
+typedef struct cuda_object {
+    struct cuda_object *next;
+    cuda_kind kind;
+    void (*clear)(struct cuda_object *self); /* frees what it has; or NULL */
+} cuda_object;
+extern cuda_object *cuda_objects;
+
+/* Zeros but for its head, in front of all others. NULL: out of memory. */
+void *cuda_new(cuda_kind kind, size_t size, void (*clear)(cuda_object *));
+bool cuda_is(const void *any, cuda_kind kind);
+void cuda_free(void *any);
+
+CUresult cuda_check_stream(CUstream stream);
+
+/* ---- Programs (cuda_link.c) ---- */
+
+/* `target` 0: whatever the device runs. NULL: PTX of another, or wrong, and
+ * lines that say why. */
+ptx_module *cuda_compile(const char *ptx, unsigned target, CUresult *result,
+                         char log[LOG_BYTES]);
+/* The PTX in an image, and what a work-item's registers were limited to or 0.
+ * NULL: it is none. */
+const char *cuda_read_image(const void *image, unsigned *registers,
+                            CUresult *result);
+
+/* ---- Memory (cuda_memory.c) ---- */
+
+/* What kernels may touch now, to be freed. */
+ptx_range *cuda_ranges(size_t *count);
+
+#endif
