@@ -252,10 +252,11 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
         return CL_INVALID_PROGRAM;
     if (device != program->head.context->device)
         return CL_INVALID_DEVICE;
-    return what == CL_PROGRAM_BUILD_LOG
-               ? answer_text(program->log ? program->log : "", size, value,
-                             needed)
-               : CL_INVALID_VALUE;
+    if (what != CL_PROGRAM_BUILD_LOG && what != CL_PROGRAM_BUILD_OPTIONS)
+        return CL_INVALID_VALUE;
+    const char *text =
+        what == CL_PROGRAM_BUILD_LOG ? program->log : program->options;
+    return answer_text(text ? text : "", size, value, needed);
 }
 
 /* The binary is the text with the zero behind it. */

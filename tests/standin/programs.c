@@ -355,6 +355,9 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
     const char *log = program->is_from_cache ? ""
                       : is_told              ? standin_drivers.log
                                              : LOG;
+    if (what == CL_PROGRAM_BUILD_OPTIONS)
+        return answer_text(program->options ? program->options : "", size,
+                           value, needed);
     return what == CL_PROGRAM_BUILD_LOG ? answer_text(log, size, value, needed)
                                         : CL_INVALID_VALUE;
 }
