@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api.h"
 #include "base/os.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -14,6 +15,7 @@
 #include "launch/bias_table.h"
 #include "launch/check.h"
 #include "launch/list.h"
+#include "plan/family.h"
 #include "plan/tuning.h"
 #include "program/cache.h"
 #include "session/build.h"
@@ -298,7 +300,27 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
                   wait_count, wait_list, event);
 }
 
-/* ---- Launch lists ---- */
+/* ---- Other runtimes ---- */
+
+winattn_launch_list *wa_plan_begin_list(const winattn_plan *plan)
+{
+    return wa_list_create(wa_session_context(plan->session),
+                          wa_session_device_id(plan->session));
+}
+
+bool wa_plan_is_checked(const winattn_plan *plan, wa_pass pass)
+{
+    return plan->passes[pass].family->engine > WA_ENGINE_MATRIX;
+}
+
+winattn_status wa_plan_check(const winattn_plan *plan, wa_pass pass,
+                             wa_runner *runner, void *data)
+{
+    wa_problem problem = plan->problem;
+    problem.build_options = ""; /* of plain kernels */
+    return wa_check_family(plan->session, &problem, &plan->passes[pass],
+                           &plan->kernels[pass], &plan->table, runner, data);
+}
 
 static winattn_status write_down(const winattn_plan *plan, wa_pass pass,
                                  const winattn_memory *memory,
@@ -343,9 +365,7 @@ winattn_status winattn_launch_list_create(const winattn_plan *plan,
                        "accumulate belongs to the backward pass");
     WA_TRY(wa_check_process());
     WA_TRY(check_pass(plan, pass));
-    winattn_launch_list *list =
-        wa_list_create(wa_session_context(plan->session),
-                       wa_session_device_id(plan->session));
+    winattn_launch_list *list = wa_plan_begin_list(plan);
     if (!list)
         return wa_fail_memory();
     const winattn_status status =

@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api.h"
 #include "base/status.h"
-#include "cuda/cuda.h"
+#include "cuda/calls.h"
 #include "cuda/modules.h"
+#include "launch/list.h"
 
 #define MOST_ARGUMENTS 32
 #define MOST_PROGRAMS 16
@@ -57,7 +59,8 @@ static winattn_status copy_tables(winattn_cuda_call *call)
             cuda->write(call->tables[i], table->bytes, table->size),
             "cuMemcpyHtoD"));
     }
-    return WINATTN_SUCCESS;
+    /* copies are on a stream of their own */
+    return wa_cuda_check(cuda->synchronize(NULL), "cuStreamSynchronize");
 }
 
 static winattn_status make_launches(winattn_cuda_call *call)
@@ -141,11 +144,9 @@ static winattn_status make(winattn_cuda_call *call, int ordinal, void *stream)
     return status;
 }
 
-winattn_status winattn_cuda_call_create(int ordinal, winattn_launch_list *list,
-                                        void *stream,
-                                        winattn_cuda_call **result)
+winattn_status wa_cuda_call_of_list(int ordinal, winattn_launch_list *list,
+                                    void *stream, winattn_cuda_call **result)
 {
-    wa_forget_failure();
     *result = NULL;
     winattn_cuda_call *call = calloc(1, sizeof *call);
     if (!call) {
@@ -154,10 +155,57 @@ winattn_status winattn_cuda_call_create(int ordinal, winattn_launch_list *list,
     }
     call->list = list;
     const winattn_status status = make(call, ordinal, stream);
+    wa_list_drop_bulk(list);
     if (status != WINATTN_SUCCESS)
         winattn_cuda_call_destroy(call);
     else
         *result = call;
+    return status;
+}
+
+/* Compares kernels that are not trusted unseen, once for each program. */
+static winattn_status check(const winattn_cuda_call *call, int ordinal,
+                            const winattn_plan *plan, wa_pass pass,
+                            void *stream)
+{
+    wa_cuda_place place = {plan, ordinal, stream};
+    bool is_trusted = !wa_plan_is_checked(plan, pass);
+    if (!is_trusted) {
+        is_trusted = true;
+        for (int i = 0; i < MOST_PROGRAMS && call->modules[i]; i++)
+            is_trusted = is_trusted && wa_module_is_trusted(call->modules[i]);
+    }
+    if (is_trusted)
+        return WINATTN_SUCCESS;
+    WA_TRY(enter(call));
+    const winattn_status status =
+        wa_plan_check(plan, pass, wa_cuda_try, &place);
+    leave();
+    for (int i = 0;
+         status == WINATTN_SUCCESS && i < MOST_PROGRAMS && call->modules[i];
+         i++)
+        wa_module_trust(call->modules[i]);
+    return status;
+}
+
+winattn_status winattn_cuda_call_create(int ordinal, const winattn_plan *plan,
+                                        cl_bitfield passes,
+                                        const winattn_memory *memory,
+                                        cl_bitfield accumulate, void *stream,
+                                        winattn_cuda_call **result)
+{
+    const wa_pass pass =
+        passes == WINATTN_PASS_FORWARD ? WA_FORWARD : WA_BACKWARD;
+    winattn_launch_list *list;
+    *result = NULL;
+    WA_TRY(
+        winattn_launch_list_create(plan, passes, memory, accumulate, &list));
+    WA_TRY(wa_cuda_call_of_list(ordinal, list, stream, result));
+    const winattn_status status = check(*result, ordinal, plan, pass, stream);
+    if (status != WINATTN_SUCCESS) {
+        winattn_cuda_call_destroy(*result);
+        *result = NULL;
+    }
     return status;
 }
 

@@ -21,23 +21,25 @@ WINATTN_API const char *winattn_cuda_bind(winattn_find_function *find);
 WINATTN_API winattn_status winattn_cuda_uuid(int ordinal,
                                              unsigned char uuid[16]);
 
-/* A launch list on a device: its programs are loaded, its tables lie there. */
+/* A call on a device: its programs are loaded, its tables lie there. */
 typedef struct winattn_cuda_call winattn_cuda_call;
 
-/* Takes the list over, also where it fails. Fails while `stream` is being
- * captured, as programs are compiled and memory is taken. On failure *call is
- * NULL. */
-WINATTN_API winattn_status winattn_cuda_call_create(int ordinal,
-                                                    winattn_launch_list *list,
-                                                    void *stream,
-                                                    winattn_cuda_call **call);
+/* A call of the plan as winattn_launch_list_create describes it. The plan,
+ * whose device must be the same, is not needed any more then. Kernels that are
+ * compared with plain ones before OpenCL takes them are compared once more
+ * through CUDA. Fails while `stream` is being captured, as programs are
+ * compiled and memory is taken. On failure *call is NULL. */
+WINATTN_API winattn_status winattn_cuda_call_create(
+    int ordinal, const winattn_plan *plan, cl_bitfield pass,
+    const winattn_memory *memory, cl_bitfield accumulate, void *stream,
+    winattn_cuda_call **call);
 
 /* Nothing of it may be under way. NULL is fine. */
 WINATTN_API void winattn_cuda_call_destroy(winattn_cuda_call *call);
 
 /* Launches all of it on the stream (NULL: the default one), which may be
- * captured. The addresses must suit the list (winattn_launch_list_check).
- * Several threads may use a call at once. */
+ * captured. The addresses must suit the call (winattn_launch_list_check).
+ * Several threads may use it at once. */
 WINATTN_API winattn_status winattn_cuda_call_launch(
     const winattn_cuda_call *call, const winattn_memory *memory, void *stream);
 

@@ -21,6 +21,7 @@ struct wa_module {
     unsigned users;
     wa_cu_module module;
     uint32_t local_bytes;
+    bool is_trusted;
     wa_module *next;
 };
 
@@ -232,6 +233,21 @@ void wa_module_release(wa_module *module)
     wa_cuda_driver()->unload(module->module);
     free(module->key);
     free(module);
+}
+
+bool wa_module_is_trusted(const wa_module *module)
+{
+    wa_global_lock_take();
+    const bool is_trusted = module->is_trusted;
+    wa_global_lock_release();
+    return is_trusted;
+}
+
+void wa_module_trust(wa_module *module)
+{
+    wa_global_lock_take();
+    module->is_trusted = true;
+    wa_global_lock_release();
 }
 
 winattn_status wa_module_function(const wa_module *module, const char *name,

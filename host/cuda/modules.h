@@ -4,6 +4,8 @@
 #ifndef WINATTN_MODULES_H
 #define WINATTN_MODULES_H
 
+#include <stdbool.h>
+
 #include "cuda/driver.h"
 
 typedef struct wa_module wa_module;
@@ -21,5 +23,10 @@ void wa_module_release(wa_module *module);
 winattn_status wa_module_function(const wa_module *module, const char *name,
                                   wa_cu_function *function,
                                   uint32_t *local_bytes);
+
+/* Have its kernels been compared with others? Whether one more thread does it
+ * does not matter. */
+bool wa_module_is_trusted(const wa_module *module);
+void wa_module_trust(wa_module *module);
 
 #endif

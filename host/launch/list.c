@@ -28,6 +28,7 @@ typedef struct told_kernel {
 
 struct winattn_launch_list {
     block *blocks;
+    block *bulk; /* of programs and tables */
     winattn_launch *launches;
     size_t launch_count;
     winattn_launch_program programs[WA_STEPS];
@@ -63,27 +64,39 @@ winattn_launch_list *wa_list_create(cl_context context, cl_device_id device)
     return list;
 }
 
+static void free_blocks(block **blocks)
+{
+    while (*blocks) {
+        block *next = (*blocks)->next;
+        free(*blocks);
+        *blocks = next;
+    }
+}
+
 void winattn_launch_list_destroy(winattn_launch_list *list)
 {
     if (!list)
         return;
-    while (list->blocks) {
-        block *next = list->blocks->next;
-        free(list->blocks);
-        list->blocks = next;
-    }
+    wa_list_drop_bulk(list);
+    free_blocks(&list->blocks);
     free(list->launches);
     free(list);
 }
 
+void wa_list_drop_bulk(winattn_launch_list *list)
+{
+    free_blocks(&list->bulk);
+    list->program_count = list->table_count = 0;
+}
+
 /* NULL: out of memory. */
-static void *allocate(winattn_launch_list *list, size_t size)
+static void *allocate(block **blocks, size_t size)
 {
     block *b = malloc(sizeof *b + size);
     if (!b)
         return NULL;
-    b->next = list->blocks;
-    list->blocks = b;
+    b->next = *blocks;
+    *blocks = b;
     return b + 1;
 }
 
@@ -157,7 +170,7 @@ static winattn_status read_options(winattn_launch_list *list,
         program, list->device, CL_PROGRAM_BUILD_OPTIONS, 0, NULL, &size);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clGetProgramBuildInfo");
-    char *text = allocate(list, size + 1);
+    char *text = allocate(&list->bulk, size + 1);
     if (!text)
         return wa_fail_memory();
     error = clGetProgramBuildInfo(program, list->device,
@@ -177,7 +190,7 @@ static winattn_status read_binary(winattn_launch_list *list,
     if (!binary)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "the driver gives no binaries of programs");
-    char *own = allocate(list, to->size + 1);
+    char *own = allocate(&list->bulk, to->size + 1);
     if (own) {
         memcpy(own, binary, to->size);
         own[to->size] = 0; /* where it is a text */
@@ -227,7 +240,7 @@ static winattn_status find_table(winattn_launch_list *list, cl_mem buffer,
                                             sizeof to->size, &to->size, NULL);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clGetMemObjectInfo");
-    void *bytes = allocate(list, to->size);
+    void *bytes = allocate(&list->bulk, to->size);
     if (!bytes)
         return wa_fail_memory();
     WA_TRY(read_buffer(list, buffer, to->size, bytes));
@@ -277,7 +290,7 @@ static winattn_status tell(winattn_launch_list *list, cl_kernel kernel,
 winattn_status wa_list_set(winattn_launch_list *list, cl_kernel kernel,
                            cl_uint index, size_t size, const void *value)
 {
-    void *bytes = allocate(list, size);
+    void *bytes = allocate(&list->blocks, size);
     const winattn_argument argument = {WINATTN_ARGUMENT_BYTES, 0, size, bytes};
     if (!bytes)
         return wa_fail_memory();
@@ -309,7 +322,7 @@ winattn_status wa_list_append(winattn_launch_list *list, cl_kernel kernel,
     told_kernel *told = NULL;
     WA_TRY(find_kernel(list, kernel, &told));
     const size_t size = told->argument_count * sizeof *told->arguments;
-    winattn_argument *arguments = allocate(list, size);
+    winattn_argument *arguments = allocate(&list->blocks, size);
     winattn_launch *longer =
         realloc(list->launches, (list->launch_count + 1) * sizeof *longer);
     if (longer)

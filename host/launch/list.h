@@ -24,4 +24,7 @@ winattn_status wa_list_set_buffer(winattn_launch_list *list, cl_kernel kernel,
 winattn_status wa_list_append(winattn_launch_list *list, cl_kernel kernel,
                               uint64_t groups, size_t group);
 
+/* Programs and tables go, once another runtime has them. */
+void wa_list_drop_bulk(winattn_launch_list *list);
+
 #endif

@@ -198,6 +198,8 @@ typedef struct comparison {
     wa_problem problem; /* the small one */
     const wa_table_buffers *table;
     cl_command_queue queue;
+    wa_runner *runner; /* of the kernels in question; NULL: OpenCL */
+    void *data;
 } comparison;
 
 /* What it read and wrote; NULL: it has no such tensor. */
@@ -314,17 +316,13 @@ static winattn_status read_outputs(const comparison *c, wa_pass pass,
     return WINATTN_SUCCESS;
 }
 
-/* t: to be freed, also after a failure. */
-static winattn_status run(const comparison *c, const wa_plan *plan,
-                          const wa_kernels *kernels, const tensors *given,
-                          bool is_aligned, tensors *t)
+static winattn_status run_by_opencl(const comparison *c, const wa_plan *plan,
+                                    const wa_kernels *kernels, bool is_aligned,
+                                    tensors *t)
 {
     wa_buffers buffers;
     memset(&buffers, 0, sizeof buffers);
-    memset(t, 0, sizeof *t);
-    winattn_status status = make_tensors(&c->problem, plan->pass, given, t);
-    if (status == WINATTN_SUCCESS)
-        status = make_buffers(c, plan, t, is_aligned, &buffers);
+    winattn_status status = make_buffers(c, plan, t, is_aligned, &buffers);
     if (status == WINATTN_SUCCESS)
         status = wa_launch(&c->problem, plan, kernels, c->queue, &buffers, 0,
                            0, NULL, NULL);
@@ -332,6 +330,18 @@ static winattn_status run(const comparison *c, const wa_plan *plan,
         status = read_outputs(c, plan->pass, &buffers, t);
     release_buffers(&buffers);
     return status;
+}
+
+/* t: to be freed, also after a failure. */
+static winattn_status run(const comparison *c, const wa_plan *plan,
+                          const wa_kernels *kernels, const tensors *given,
+                          bool is_aligned, wa_runner *runner, tensors *t)
+{
+    memset(t, 0, sizeof *t);
+    WA_TRY(make_tensors(&c->problem, plan->pass, given, t));
+    return runner ? runner(c->data, &c->problem, plan, kernels, c->table,
+                           is_aligned, t->bytes)
+                  : run_by_opencl(c, plan, kernels, is_aligned, t);
 }
 
 /* ---- What is right ---- */
@@ -363,7 +373,7 @@ static winattn_status run_plainly(const comparison *c, wa_pass pass,
         status =
             wa_build_steps(c->session, &c->problem, &plan, &kernels, NULL);
     if (status == WINATTN_SUCCESS)
-        status = run(c, &plan, &kernels, NULL, true, t);
+        status = run(c, &plan, &kernels, NULL, true, NULL, t);
     if (status == WINATTN_SUCCESS)
         status = keep_binaries(c, &kernels);
     wa_kernels_release(&kernels);
@@ -426,7 +436,8 @@ static winattn_status check(const comparison *c, const wa_plan *plan,
     for (int is_aligned = 1; is_aligned >= 0; is_aligned--) {
         tensors t;
         winattn_status status =
-            run(c, &small, kernels, is_aligned ? given : NULL, is_aligned, &t);
+            run(c, &small, kernels, is_aligned ? given : NULL, is_aligned,
+                c->runner, &t);
         if (status == WINATTN_SUCCESS)
             status = compare(c, plan->pass, &t, right);
         tensors_free(&t);
@@ -473,9 +484,11 @@ static winattn_status compare_passes(const comparison *c, const wa_plan *plan,
 
 winattn_status wa_check_family(wa_session *session, const wa_problem *problem,
                                const wa_plan *plan, const wa_kernels *kernels,
-                               const wa_table_buffers *table)
+                               const wa_table_buffers *table,
+                               wa_runner *runner, void *data)
 {
-    comparison c = {.session = session, .table = table};
+    comparison c = {
+        .session = session, .table = table, .runner = runner, .data = data};
     cl_int error;
     WA_TRY(make_check_problem(problem, plan->pass, &c.problem));
     c.queue = clCreateCommandQueue(wa_session_context(session),

@@ -7,14 +7,26 @@
 
 #include "session/session.h"
 
+/* Another runtime that launches the kernels: computes the pass. bytes: of the
+ * tensors, NULL where there is none; of outputs they become what was computed.
+ * is_aligned: those of 16 bits start where any access may, else one element
+ * behind. */
+typedef winattn_status wa_runner(void *data, const wa_problem *problem,
+                                 const wa_plan *plan,
+                                 const wa_kernels *kernels,
+                                 const wa_table_buffers *table,
+                                 bool is_aligned, char *bytes[WA_TENSORS]);
+
 /* Computes the pass of a small problem with the plan's kernels and with those
  * of cl/plain/: with tensors that are aligned, from which gradients are given
  * o and lse, and with others that are not, and are read and written in another
  * way. Fails with WINATTN_UNSUPPORTED_DEVICE, and the first number that is
  * wrong as the reason; with another status if the comparison could not be
- * made. table: of the problem's. */
+ * made. table: of the problem's. runner: what launches the plan's kernels;
+ * NULL: OpenCL. */
 winattn_status wa_check_family(wa_session *session, const wa_problem *problem,
                                const wa_plan *plan, const wa_kernels *kernels,
-                               const wa_table_buffers *table);
+                               const wa_table_buffers *table,
+                               wa_runner *runner, void *data);
 
 #endif

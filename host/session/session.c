@@ -179,7 +179,8 @@ winattn_status wa_session_check_family(wa_session *session,
         return wa_fail_memory();
     wa_lock_take(session->check_lock);
     if (!recall(session, subject, &status)) {
-        status = wa_check_family(session, problem, plan, kernels, table);
+        status = wa_check_family(session, problem, plan, kernels, table, NULL,
+                                 NULL);
         keep(session, &subject, status);
     }
     wa_lock_release(session->check_lock);

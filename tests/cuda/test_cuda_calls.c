@@ -78,24 +78,32 @@ static void free_memory(const memory *m)
         wa_cuda_driver()->free(m->workspace);
 }
 
-static winattn_status make_list(const test_device *on, const case_buffers *d,
-                                memory *m, winattn_launch_list **list)
+/* The plan of a case, and its tensors and workspace on the device. */
+static winattn_status prepare(const test_device *on, const case_buffers *d,
+                              winattn_plan **plan, memory *m)
 {
     const winattn_desc desc = data_desc(d);
-    const bool is_forward = d->c.pass == PASS_FORWARD;
-    winattn_plan *plan;
     size_t workspace = 0;
-    winattn_status status =
-        winattn_plan_create(on->context, on->id, &desc, &plan);
+    memset(m, 0, sizeof *m);
+    const winattn_status status =
+        winattn_plan_create(on->context, on->id, &desc, plan);
     if (status != WINATTN_SUCCESS)
         return status;
-    winattn_plan_workspace_size(plan, &workspace);
+    winattn_plan_workspace_size(*plan, &workspace);
     copy_to_device(d, workspace, m);
-    status = winattn_launch_list_create(
-        plan, is_forward ? WINATTN_PASS_FORWARD : WINATTN_PASS_BACKWARD, m->at,
-        is_forward ? 0 : (cl_bitfield)(d->c.accumulate & d->c.outputs), list);
-    winattn_plan_destroy(plan);
-    return status;
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status create(int ordinal, const case_buffers *d,
+                             const winattn_plan *plan, const memory *m,
+                             winattn_cuda_call **call)
+{
+    const bool is_forward = d->c.pass == PASS_FORWARD;
+    return winattn_cuda_call_create(
+        ordinal, plan,
+        is_forward ? WINATTN_PASS_FORWARD : WINATTN_PASS_BACKWARD, m->at,
+        is_forward ? 0 : (cl_bitfield)(d->c.accumulate & d->c.outputs), NULL,
+        call);
 }
 
 /* Two calls in a row. */
@@ -104,14 +112,14 @@ static bool call_by_cuda(const test_device *on, const case_buffers *d,
                          case_result *result)
 {
     memory m;
-    winattn_launch_list *list = NULL;
     winattn_cuda_call *call = NULL;
     const bool adds = d->c.pass == PASS_BACKWARD && d->c.accumulate;
     (void)how;
-    memset(&m, 0, sizeof m);
-    winattn_status status = make_list(on, d, &m, &list);
+    winattn_plan *plan = NULL;
+    winattn_status status = prepare(on, d, &plan, &m);
     if (status == WINATTN_SUCCESS)
-        status = winattn_cuda_call_create(0, list, NULL, &call);
+        status = create(0, d, plan, &m, &call);
+    winattn_plan_destroy(plan);
     for (int i = 0; i < (adds ? 1 : 2) && status == WINATTN_SUCCESS; i++)
         status = winattn_cuda_call_launch(call, m.at, NULL);
     if (status == WINATTN_SUCCESS) {
@@ -149,11 +157,11 @@ static const char *const cases[] = {
     "dtype=fp16 bias=table_same pads=3 layout=packed",
     "pass=backward variant=cosine logit_scale=2 queries=64 dim=32 dtype=bf16 "
     "d_lse=1",
-    "pass=backward queries=144 dim=32 bias=same dtype=fp16",
+    "pass=backward queries=144 dim=32 bias=same dtype=fp16 heads=1",
     "pass=backward queries=200 dim=32 bias=same dtype=fp16 "
-    "layout=misaligned",
+    "layout=misaligned windows=1 heads=1",
     "pass=backward variant=sliding queries=200 dim=64 block=64 dtype=fp16 "
-    "given=1",
+    "given=1 windows=1 heads=1",
     "pass=backward queries=33 dim=16 dtype=fp32 tier=local bias=fp32",
 };
 
@@ -263,18 +271,19 @@ static void test_list(void **state)
 }
 
 /* variable: of the emulator's, set meanwhile. */
-static winattn_cuda_call *make_call(const char *variable, const char *value,
-                                    winattn_status expected)
+static winattn_cuda_call *make_call(int ordinal, const char *variable,
+                                    const char *value, winattn_status expected)
 {
     const test_case c = parsed(SMALL);
     case_buffers *d = data_make(&c);
-    winattn_launch_list *list;
+    winattn_plan *plan;
     winattn_cuda_call *call;
     memory m;
-    assert_int_equal(make_list(&device, d, &m, &list), WINATTN_SUCCESS);
+    assert_int_equal(prepare(&device, d, &plan, &m), WINATTN_SUCCESS);
     setenv(variable, value, 1);
-    assert_int_equal(winattn_cuda_call_create(0, list, NULL, &call), expected);
+    assert_int_equal(create(ordinal, d, plan, &m, &call), expected);
     unsetenv(variable);
+    winattn_plan_destroy(plan);
     assert_true((call != NULL) == (expected == WINATTN_SUCCESS));
     free_memory(&m);
     data_free(d);
@@ -284,7 +293,7 @@ static winattn_cuda_call *make_call(const char *variable, const char *value,
 static void test_captures(void **state)
 {
     (void)state;
-    make_call("EMULATOR_CUDA_CAPTURES", "1", WINATTN_UNSUPPORTED_PROBLEM);
+    make_call(0, "EMULATOR_CUDA_CAPTURES", "1", WINATTN_UNSUPPORTED_PROBLEM);
     assert_non_null(strstr(winattn_last_reason(), "captured"));
 }
 
@@ -294,23 +303,20 @@ static void test_complaints(void **state)
 {
     (void)state;
     winattn_set_cache_dir("");
-    make_call("EMULATOR_CUDA_LOG",
+    make_call(0, "EMULATOR_CUDA_LOG",
               "ptxas info : (C7510) wgmma.mma_async are serialized",
               WINATTN_UNSUPPORTED_DEVICE);
     assert_non_null(strstr(winattn_last_reason(), "C7510"));
     winattn_cuda_call_destroy(
-        make_call("EMULATOR_CUDA_LOG", "", WINATTN_SUCCESS));
+        make_call(0, "EMULATOR_CUDA_LOG", "", WINATTN_SUCCESS));
     winattn_set_cache_dir(NULL);
 }
 
 static void test_unknown_device(void **state)
 {
-    winattn_cuda_call *call;
     unsigned char uuid[16], again[16];
     (void)state;
-    assert_int_equal(winattn_cuda_call_create(7, NULL, NULL, &call),
-                     WINATTN_DRIVER_FAILED);
-    assert_null(call);
+    make_call(7, "EMULATOR_CUDA_LOG", "", WINATTN_DRIVER_FAILED);
     assert_int_equal(winattn_cuda_uuid(7, uuid), WINATTN_DRIVER_FAILED);
     assert_int_equal(winattn_cuda_uuid(0, uuid), WINATTN_SUCCESS);
     assert_int_equal(

@@ -45,7 +45,8 @@ static winattn_status check(const winattn_desc *of, wa_pass pass,
     if (status != WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
     const unsigned built = wa_programs_built();
-    status = wa_check_family(session, &problem, &plan, &kernels, &table);
+    status = wa_check_family(session, &problem, &plan, &kernels, &table, NULL,
+                             NULL);
     if (!option[0])
         assert_true(wa_programs_built() - built <= (pass == WA_FORWARD));
     wa_kernels_release(&kernels);

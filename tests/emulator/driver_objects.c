@@ -93,7 +93,11 @@ cl_context clCreateContext(const cl_context_properties *properties,
 {
     if (count == 0 || !devices || (!notify && data))
         return fail_with(CL_INVALID_VALUE, error);
-    if (properties)
+    const bool is_platform_alone =
+        properties && properties[0] == CL_CONTEXT_PLATFORM &&
+        properties[1] == (cl_context_properties)&driver_platform &&
+        properties[2] == 0;
+    if (properties && !is_platform_alone)
         return fail_with(CL_INVALID_PROPERTY, error);
     for (cl_uint i = 0; i < count; i++)
         if (!device_is(devices[i]))

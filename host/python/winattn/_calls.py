@@ -39,7 +39,7 @@ class Gradients(NamedTuple):
     d_pad_v: Any = None
 
 
-def _collect(arguments: Mapping[str, Any]) -> tuple[dict, dict]:
+def collect(arguments: Mapping[str, Any]) -> tuple[dict, dict]:
     """The arrays that were given, and all arguments with defaults for those
     that the function does not have."""
     given = {**_ABSENT, **arguments}
@@ -65,6 +65,20 @@ def _collect(arguments: Mapping[str, Any]) -> tuple[dict, dict]:
     return arrays, given
 
 
+def make_problem(kind: str, arrays: Mapping[str, Any], more: Mapping[str, Any],
+                 given: Mapping[str, Any], of_pass: int) -> Problem:
+    """arrays: the library's inputs; more: what the pass has besides."""
+    problem = Problem(kind, arrays, given)
+    for name, array in more.items():
+        problem.add(name, array)
+    problem.desc.passes = of_pass
+    return problem
+
+
+def _layouts(place: Any, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: place.layout(name, array) for name, array in arrays.items()}
+
+
 def _fill(call: Any, place: Any, arrays: Mapping[str, Any]) -> None:
     for name, array in arrays.items():
         setattr(call, "bias" if name == "table" else name,
@@ -78,7 +92,7 @@ def _add_workspace(call: Any, place: Any, plan: Any) -> None:
 
 def forward(kind: str, arguments: Mapping[str, Any]) -> Any:
     """o, or (o, lse) where lse is asked for."""
-    arrays, given = _collect(arguments)
+    arrays, given = collect(arguments)
     outputs = {"out": given["out"]}
     lse = given["lse"]
     if not isinstance(lse, (bool, numpy.bool_, type(None))):
@@ -88,11 +102,9 @@ def forward(kind: str, arguments: Mapping[str, Any]) -> Any:
     named = {name: array for name, array in outputs.items()
              if array is not None}
     place = _places.place_of(arrays, named, given)
-    problem = Problem(kind, {name: place.layout(name, array)
-                             for name, array in arrays.items()}, given)
-    for name, array in named.items():
-        problem.add(name, place.layout(name, array))
-    problem.desc.passes = _library.PASS_FORWARD
+    problem = make_problem(kind, _layouts(place, arrays),
+                           _layouts(place, named), given,
+                           _library.PASS_FORWARD)
     plan = cache.get(place.context, place.device, problem)
 
     call = _library.Forward(struct_size=sizeof(_library.Forward))
@@ -146,7 +158,7 @@ def _accumulated(wanted: list[str], outputs: Mapping[str, Any],
 
 
 def backward(kind: str, arguments: Mapping[str, Any]) -> Gradients:
-    arrays, given = _collect(arguments)
+    arrays, given = collect(arguments)
     wanted = _wanted(arrays, given)
     outputs = {} if given["out"] is None else given["out"]
     if not isinstance(outputs, Mapping):
@@ -160,11 +172,9 @@ def backward(kind: str, arguments: Mapping[str, Any]) -> Gradients:
     named = {name: array for name, array in outputs.items()
              if array is not None}
     place = _places.place_of({**arrays, **more}, named, given)
-    problem = Problem(kind, {name: place.layout(name, array)
-                             for name, array in arrays.items()}, given)
-    for name, array in {**more, **named}.items():
-        problem.add(name, place.layout(name, array))
-    problem.desc.passes = _library.PASS_BACKWARD
+    problem = make_problem(kind, _layouts(place, arrays),
+                           _layouts(place, {**more, **named}), given,
+                           _library.PASS_BACKWARD)
     plan = cache.get(place.context, place.device, problem)
 
     call = _library.Backward(struct_size=sizeof(_library.Backward))

@@ -159,6 +159,8 @@ def check(status: int) -> None:
     # -3005: a process that was forked
     kind: type[Error] = (InvalidArgument if status <= -3000
                          and status != -3005 else OpenCLError)
+    if status == -3060:
+        kind = Error
     if status in (-3010, -3020):
         kind = Unsupported
     reason = (_text(library.winattn_last_reason())
@@ -187,6 +189,12 @@ _FUNCTIONS = {
     "winattn_plan_workspace_size": (c_int32, (c_void_p, POINTER(c_size_t))),
     "winattn_plan_describe": (c_int32, (c_void_p, c_size_t, c_char_p,
                                         POINTER(c_size_t))),
+    "winattn_cuda_bind": (c_char_p, (FIND_FUNCTION,)),
+    "winattn_cuda_uuid": (c_int32, (c_int, c_char_p)),
+    "winattn_cuda_call_create": (c_int32, (
+        c_int, c_void_p, c_uint64, c_char_p, c_uint64, c_void_p,
+        POINTER(c_void_p))),
+    "winattn_cuda_call_launch": (c_int32, (c_void_p, c_char_p, c_void_p)),
     "winattn_enqueue_forward": (c_int32, (
         c_void_p, c_void_p, POINTER(Forward), c_uint32, POINTER(c_void_p),
         POINTER(c_void_p))),

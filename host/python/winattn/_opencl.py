@@ -28,6 +28,7 @@ from . import _library
 _PLATFORM_NAME = 0x0902
 _DEVICE_TYPE, _DEVICE_NAME = 0x1000, 0x102B
 _DEVICE_VERSION, _DEVICE_MEMORY = 0x102F, 0x101F
+_DEVICE_UUID = 0x106A
 _TYPES = {1 << 1: "cpu", 1 << 2: "gpu", 1 << 3: "accelerator"}
 _ALL_TYPES = 0xFFFFFFFF
 _CONTEXT_PLATFORM = 0x1084
@@ -247,6 +248,14 @@ def devices() -> list[Device]:
                 _number(cl.clGetDeviceInfo, device, _DEVICE_MEMORY),
                 device, platform))
     return found
+
+
+def uuid_of(device: Device) -> bytes | None:
+    """16 bytes by which other runtimes know it, too; None: it has none."""
+    try:
+        return _info(load().clGetDeviceInfo, device.id, _DEVICE_UUID)
+    except _library.OpenCLError:
+        return None
 
 
 _default: Device | None = None

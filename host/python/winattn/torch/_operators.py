@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 import torch
 
-from . import _run
+from . import _cuda, _run
 from ._layout import (DIFFERENTIATED, empty_gradients, empty_like_tokens,
                       split)
 
@@ -124,15 +124,16 @@ def _register(kind: str) -> None:
         _names(f"{tensors}, {more}{options}") for more in
         ("", "d_o, o, lse, d_lse, "))
 
-    def forward(*given):
-        return _run.forward(kind, dict(zip(names, given)))
+    def forward_by(module):
+        return lambda *given: module.forward(kind, dict(zip(names, given)))
 
-    def backward(*given):
-        return _run.backward(kind, dict(zip(backward_names, given)),
-                             given[-1])
+    def backward_by(module):
+        return lambda *given: module.backward(
+            kind, dict(zip(backward_names, given)), given[-1])
 
-    _library.impl(name, forward, "CPU")
-    _library.impl(f"{name}_backward", backward, "CPU")
+    for key, module in (("CPU", _run), ("CUDA", _cuda)):
+        _library.impl(name, forward_by(module), key)
+        _library.impl(f"{name}_backward", backward_by(module), key)
     qualified = f"winattn::{name}"
     torch.library.register_fake(qualified, _fake_forward(kind),
                                 lib=_library)

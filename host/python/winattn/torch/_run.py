@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import Any
+from typing import Any, Callable
 
 import numpy
 import torch
@@ -40,7 +40,7 @@ def _device() -> _opencl.Device:
     return device
 
 
-def _array(tensor: torch.Tensor) -> numpy.ndarray:
+def _array(tensor: torch.Tensor, whole: Any = None) -> numpy.ndarray:
     """On the tensor's memory. numpy knows no bfloat16, so its bits."""
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
@@ -48,16 +48,21 @@ def _array(tensor: torch.Tensor) -> numpy.ndarray:
     return tensor.numpy()
 
 
-def _arguments(kind: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Of winattn's function of that kind, but for outputs."""
-    made = {name: _array(value) if isinstance(value, torch.Tensor) else value
-            for name, value in given.items() if value is not None}
-    packed = [given["q"], given.get("k"), given.get("v")]
-    for name, part in zip("qkv", _layout.split(kind, *packed)):
-        made[name] = _array(part)
-    if given["q"].dtype == torch.bfloat16:
+def arguments(kind: str, given: dict[str, Any], array: Callable
+              ) -> dict[str, Any]:
+    """Of winattn's function of that kind, but for outputs. array: what stands
+    for a tensor, and of a packed one for its part."""
+    made = {name: array(value) if isinstance(value, torch.Tensor)
+            and name not in ("q", "k", "v", "table_index") else value
+            for name, value in given.items()
+            if value is not None and name != "wanted"}
+    q, k, v = given["q"], given["k"], given["v"]
+    for name, part, whole in zip("qkv", _layout.split(kind, q, k, v),
+                                 (q, q if k is None else k,
+                                  q if v is None else v)):
+        made[name] = array(part, whole)
+    if q.dtype == torch.bfloat16:
         made["dtype"] = "bfloat16"
-    made["device"] = _device()
     queries, keys = (made.pop(f"{name}_regions", None)
                      for name in ("query", "key"))
     if queries is not None:
@@ -77,28 +82,49 @@ def _arguments(kind: str, given: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def empty_results(kind: str, given: dict[str, Any]
+                  ) -> tuple[torch.Tensor, torch.Tensor]:
+    """Memory for o and lse."""
+    q = _layout.split(kind, given["q"], given["k"], given["v"])[0]
+    return (_layout.empty_like_tokens(kind, q),
+            q.new_empty(q.shape[:-1], dtype=torch.float32))
+
+
+def outputs(kind: str, given: dict[str, Any], wanted: list[bool],
+            gradients: list[torch.Tensor], array: Callable) -> dict[str, Any]:
+    """Arrays for gradients, as winattn's functions call them."""
+    names = [name for name, is_wanted in
+             zip(_layout.DIFFERENTIATED, wanted) if is_wanted]
+    made = {}
+    for name, gradient in zip(names, gradients):
+        if name == "q" and given["k"] is None:
+            parts = _layout.split(kind, gradient, None, None)
+            made.update({f"d{part_name}": array(part, gradient)
+                         for part_name, part in zip("qkv", parts)})
+        else:
+            made[_GRADIENTS[name]] = array(gradient)
+    return made
+
+
+def _host_arguments(kind: str, given: dict[str, Any]) -> dict[str, Any]:
+    made = arguments(kind, given, _array)
+    if "table_index" in made:
+        made["table_index"] = made["table_index"].numpy()
+    return {**made, "device": _device()}
+
+
 def forward(kind: str, given: dict[str, Any]
             ) -> tuple[torch.Tensor, torch.Tensor]:
-    q = _layout.split(kind, given["q"], given["k"], given["v"])[0]
-    o = _layout.empty_like_tokens(kind, q)
-    lse = q.new_empty(q.shape[:-1], dtype=torch.float32)
-    _FORWARD[kind](**_arguments(kind, given), out=_array(o), lse=_array(lse))
+    o, lse = empty_results(kind, given)
+    _FORWARD[kind](**_host_arguments(kind, given), out=_array(o),
+                   lse=_array(lse))
     return o, lse
 
 
 def backward(kind: str, given: dict[str, Any], wanted: list[bool]
              ) -> list[torch.Tensor]:
     gradients = _layout.empty_gradients(kind, given, wanted)
-    names = [name for name, is_wanted in
-             zip(_layout.DIFFERENTIATED, wanted) if is_wanted]
-    outputs = {}
-    for name, gradient in zip(names, gradients):
-        if name == "q" and given["k"] is None:
-            parts = _layout.split(kind, gradient, None, None)
-            outputs.update(zip(("dq", "dk", "dv"), map(_array, parts)))
-        else:
-            outputs[_GRADIENTS[name]] = _array(gradient)
-    arguments = _arguments(kind, {name: value for name, value in given.items()
-                                  if name != "wanted"})
-    _BACKWARD[kind](**arguments, wanted=tuple(outputs), out=outputs)
+    out = outputs(kind, given, wanted, gradients, _array)
+    _BACKWARD[kind](**_host_arguments(kind, given), wanted=tuple(out),
+                    out=out)
     return gradients

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An operator's arguments on an NVIDIA GPU -> launches on torch's stream.
+
+OpenCL plans and compiles a call of a new kind once, on the same device. What
+it would launch is written down (winattn_launch_list in winattn.h), and from
+then on CUDA's driver launches that (host/cuda/cuda.h): on the tensors' own
+memory, without OpenCL. Calls are of one kind where all but the numbers in
+their tensors and the tensors' addresses is the same."""
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import sys
+import threading
+from ctypes import byref, c_void_p
+from typing import Any, Callable
+
+import numpy
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from .. import _calls, _library, _opencl
+from .._library import GRADIENTS, Unsupported, library
+from .._plans import Plan
+from .._problem import Problem
+from . import _layout, _run
+
+# In the order of winattn_tensor_name.
+_NAMES = ("q", "k", "v", "bias", "mask", "query_regions", "key_regions",
+          "logit_scale", "pad_k", "pad_v", "o", "lse", "d_o", "d_lse",
+          *GRADIENTS, "workspace")
+_MEMORY = struct.Struct(f"{2 * len(_NAMES)}Q")  # an address and bytes of each
+_ALIGNMENT = 16  # that kernels may want of addresses
+
+_DTYPES = {torch.float32: numpy.dtype("float32"),
+           torch.float16: numpy.dtype("float16"),
+           torch.bfloat16: numpy.dtype("uint16"),
+           torch.uint8: numpy.dtype("uint8")}
+
+
+# ---- CUDA's driver ----
+
+@functools.lru_cache(maxsize=None)
+def _bind() -> None:
+    """Gives the library the functions of CUDA's driver, once."""
+    if torch.version.hip:
+        raise Unsupported(-3020, "WINATTN_UNSUPPORTED_DEVICE",
+                          "winattn.torch computes on GPUs of NVIDIA, and this "
+                          "PyTorch is for AMD's: HIP would have to launch "
+                          "what winattn_launch_list says")
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver = ctypes.CDLL(name)
+    except OSError as error:
+        raise _failed(f"{name}: {error}") from None
+
+    def find(name: bytes) -> int | None:
+        function = getattr(driver, name.decode(), None)
+        return ctypes.cast(function, c_void_p).value if function else None
+
+    missing = library.winattn_cuda_bind(_library.FIND_FUNCTION(find))
+    if missing:
+        raise _failed(f"{name} has no {missing.decode()}")
+
+
+def _failed(reason: str) -> _library.Error:
+    return _library.Error(-3060, "WINATTN_DRIVER_FAILED", reason)
+
+
+# ---- OpenCL on the same device ----
+
+@functools.lru_cache(maxsize=None)
+def _device(index: int) -> _opencl.Device:
+    _bind()
+    uuid = ctypes.create_string_buffer(16)
+    _library.check(library.winattn_cuda_uuid(index, uuid))
+    for device in _opencl.devices():
+        if _opencl.uuid_of(device) == uuid.raw:
+            return device
+    raise Unsupported(-3020, "WINATTN_UNSUPPORTED_DEVICE",
+                      f"OpenCL does not know cuda:{index}, and winattn plans "
+                      "and compiles with it: the driver's libnvidia-opencl is "
+                      "missing (in containers: NVIDIA_DRIVER_CAPABILITIES "
+                      "with compute)")
+
+
+class _Planner:
+    """A context of OpenCL, as long as calls of new kinds come."""
+
+    _PATIENCE = 64  # calls of known kinds in a row, after which it goes
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._sessions: dict[int, _opencl.Session] = {}
+        self._known = 0
+
+    def session(self, index: int) -> _opencl.Session:
+        """With the lock held."""
+        self._known = 0
+        if index not in self._sessions:
+            self._sessions[index] = _opencl.Session(_device(index))
+        return self._sessions[index]
+
+    def rest(self) -> None:
+        """After a call of a known kind."""
+        if not self._sessions:
+            return
+        self._known += 1
+        if self._known < self._PATIENCE:
+            return
+        with self.lock:
+            while self._sessions:
+                self._sessions.popitem()[1].close()
+
+
+_planner = _Planner()
+
+
+# ---- What stands for a tensor ----
+
+class _View:
+    """Of a tensor what a problem asks of an array. whole: the tensor of which
+    it is a part."""
+
+    def __init__(self, tensor: torch.Tensor,
+                 whole: torch.Tensor | None = None) -> None:
+        if tensor.dtype not in _DTYPES:
+            raise TypeError(f"a tensor is {tensor.dtype}, and must be float32,"
+                            " float16 or bfloat16")
+        self.dtype = _DTYPES[tensor.dtype]
+        self.shape = tuple(tensor.shape)
+        self.strides = tuple(stride * self.dtype.itemsize
+                             for stride in tensor.stride())
+        self.whole = tensor if whole is None else whole
+        self.offset = tensor.data_ptr() - self.whole.data_ptr()  # bytes
+
+    def span(self) -> int:
+        return self.dtype.itemsize + sum(
+            stride * (extent - 1)
+            for stride, extent in zip(self.strides, self.shape))
+
+
+_indices: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def _content(index: torch.Tensor) -> bytes:
+    """What a plan is made with of a table_index. It is read once, unless
+    somebody has written to it since."""
+    version = 0 if index.is_inference() else index._version
+    known = _indices.get(index)
+    if known is None or known[0] != version:
+        known = version, index.to("cpu", torch.int32).numpy().tobytes()
+        _indices[index] = known
+    return known[1]
+
+
+def _signature(name: str, value: Any) -> Any:
+    """All of an argument but the numbers in it and most of an address."""
+    if isinstance(value, torch.Tensor):
+        if name == "table_index":
+            return value.shape, _content(value)
+        return (value.dtype, value.shape, value.stride(), _index(value),
+                value.data_ptr() % _ALIGNMENT)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _index(tensor: torch.Tensor) -> int:
+    """Of the tensor's device."""
+    return tensor.get_device()
+
+
+def _stream(index: int) -> int:
+    return torch._C._cuda_getCurrentRawStream(index)
+
+
+# ---- Calls ----
+
+class _Call:
+    """Calls of a kind. views: of the arrays of a call, by their names in the
+    library; tensors: those that have memory, in the order in which they come
+    later."""
+
+    def __init__(self, index: int, problem: Problem, views: dict[str, _View],
+                 tensors: list[torch.Tensor]) -> None:
+        self._index = index
+        self._template = [0] * (2 * len(_NAMES))
+        self._slots = []
+        for name, view in views.items():
+            slot = 2 * _NAMES.index(name)
+            number = next(i for i, tensor in enumerate(tensors)
+                          if tensor is view.whole)
+            self._slots.append((slot, number, view.offset))
+            self._template[slot + 1] = view.span()
+        self._handle = c_void_p()
+        with _planner.lock:
+            session = _planner.session(index)
+            plan = Plan(session.context, session.device,
+                        problem.complete_desc())
+            self._workspace = plan.workspace
+            memory, _ = self._memory(tensors)
+            _library.check(library.winattn_cuda_call_create(
+                index, plan.handle, problem.desc.passes, memory, 0,
+                _stream(index), byref(self._handle)))
+
+    def _memory(self, tensors: list[torch.Tensor]
+                ) -> tuple[bytes, torch.Tensor | None]:
+        """Where all is, and memory that is needed until the launch."""
+        memory, scratch = self._template.copy(), None
+        for slot, number, offset in self._slots:
+            memory[slot] = tensors[number].data_ptr() + offset
+        if self._workspace:
+            scratch = tensors[-1].new_empty(self._workspace, dtype=torch.uint8)
+            memory[-2:] = scratch.data_ptr(), self._workspace
+        return _MEMORY.pack(*memory), scratch
+
+    def launch(self, tensors: list[torch.Tensor]) -> None:
+        """On torch's current stream. What comes next there waits for it, so
+        that torch may have the memory of its workspace back at once."""
+        memory, scratch = self._memory(tensors)
+        _library.check(library.winattn_cuda_call_launch(
+            self._handle, memory, _stream(self._index)))
+
+
+# Kept until the program ends: a captured graph may launch them.
+_calls_by_kind: dict[tuple, _Call] = {}
+
+# of arguments that operators lack, in winattn's functions
+_DEFAULTS = {"scale": None, "dtype": None, "tier": "auto",
+             "allow_tf32": False, "first_block": None, "window_blocks": None}
+_MORE = ("d_o", "o", "lse", "d_lse")
+
+
+def _describe(kind: str, given: dict[str, Any], outputs: dict[str, _View],
+              of_pass: int) -> tuple[Problem, dict[str, _View]]:
+    """What is computed, and what lies where."""
+    devices = {value.device for name, value in given.items()
+               if isinstance(value, torch.Tensor) and name != "table_index"}
+    if len(devices) > 1:
+        raise TypeError("tensors are on " + " and ".join(
+            sorted(map(str, devices))))
+    made = _run.arguments(kind, given, _View)
+    index = given.get("table_index")
+    if index is not None:
+        made["table_index"] = numpy.frombuffer(
+            _content(index), numpy.int32).reshape(tuple(index.shape))
+    more = {name: made.pop(name) for name in _MORE if name in made}
+    mask = "shift" if kind == "grid" else None
+    arrays, options = _calls.collect({**_DEFAULTS, "mask": mask, **made})
+    problem = _calls.make_problem("windows" if kind == "window" else kind,
+                                  arrays, {**more, **outputs}, options,
+                                  of_pass)
+    renamed = {"table": "bias", "out": "o"}
+    return problem, {renamed.get(name, name): view for name, view in
+                     {**arrays, **more, **outputs}.items()}
+
+
+def _launch(kind: str, given: dict[str, Any], results: list[torch.Tensor],
+            outputs: Callable[[], dict[str, _View]], of_pass: int) -> None:
+    key = (kind, of_pass, *map(_signature, given, given.values()))
+    tensors = [value for value in given.values()
+               if isinstance(value, torch.Tensor)] + results
+    call = _calls_by_kind.get(key)
+    if call is None:
+        call = _Call(_index(given["q"]),
+                     *_describe(kind, given, outputs(), of_pass), tensors)
+        _calls_by_kind[key] = call
+    else:
+        _planner.rest()
+    call.launch(tensors)
+
+
+def forward(kind: str, given: dict[str, Any]
+            ) -> tuple[torch.Tensor, torch.Tensor]:
+    o, lse = _run.empty_results(kind, given)
+    if o.numel():
+        _launch(kind, given, [o, lse],
+                lambda: {"out": _View(o), "lse": _View(lse)},
+                _library.PASS_FORWARD)
+    return o, lse
+
+
+def backward(kind: str, given: dict[str, Any], wanted: list[bool]
+             ) -> list[torch.Tensor]:
+    gradients = _layout.empty_gradients(kind, given, wanted)
+    if given["q"].numel() == 0 or given["d_o"].numel() == 0:
+        return [gradient.zero_() for gradient in gradients]
+    _launch(kind, given, gradients, lambda: _run.outputs(
+        kind, given, wanted, gradients, _View), _library.PASS_BACKWARD)
+    return gradients
