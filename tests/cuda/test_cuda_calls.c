@@ -187,34 +187,11 @@ static void test_cases(void **state)
 
 #define SMALL "queries=49 dim=32 bias=same dtype=fp16"
 
-static void test_list(void **state)
+/* Made and checked with tensors that are wrong. */
+static void check_wrong(const winattn_plan *plan,
+                        const winattn_launch_list *list, const memory *m)
 {
-    const test_case c = parsed(SMALL);
-    case_buffers *d = data_make(&c);
-    const winattn_desc desc = data_desc(d);
-    winattn_plan *plan;
-    winattn_launch_list *list, *none;
-    memory m;
-    (void)state;
-    assert_int_equal(
-        winattn_plan_create(device.context, device.id, &desc, &plan),
-        WINATTN_SUCCESS);
-    copy_to_device(d, 0, &m);
-#define CREATE(plan, pass, memory, accumulate)                                \
-    winattn_launch_list_create(plan, pass, memory, accumulate, &none)
-    assert_int_equal(CREATE(NULL, WINATTN_PASS_FORWARD, m.at, 0),
-                     WINATTN_INVALID_ARGUMENT);
-    assert_int_equal(CREATE(plan, WINATTN_PASS_FORWARD, NULL, 0),
-                     WINATTN_INVALID_ARGUMENT);
-    assert_int_equal(CREATE(plan, 0, m.at, 0), WINATTN_INVALID_ARGUMENT);
-    assert_int_equal(CREATE(plan, WINATTN_PASS_BACKWARD, m.at, 0),
-                     WINATTN_INVALID_ARGUMENT); /* it was not planned */
-    assert_int_equal(CREATE(plan, WINATTN_PASS_FORWARD, m.at, WINATTN_DQ),
-                     WINATTN_INVALID_ARGUMENT);
-    assert_int_equal(
-        winattn_launch_list_create(plan, WINATTN_PASS_FORWARD, m.at, 0, NULL),
-        WINATTN_INVALID_ARGUMENT);
-    winattn_memory at[WINATTN_TENSORS];
+    const winattn_memory q = m->at[T_Q], v = m->at[T_V], o = m->at[T_O];
     const struct {
         winattn_tensor_name id;
         winattn_memory at;
@@ -224,38 +201,79 @@ static void test_list(void **state)
          {0, 0},
          WINATTN_INVALID_ARGUMENT,
          WINATTN_INVALID_ARGUMENT},
-        {WINATTN_TENSOR_MASK,
-         {m.at[T_Q].address, m.at[T_Q].bytes},
-         WINATTN_INVALID_ARGUMENT,
+        {WINATTN_TENSOR_MASK, q, WINATTN_INVALID_ARGUMENT,
          WINATTN_INVALID_ARGUMENT},
         {WINATTN_TENSOR_V,
-         {m.at[T_V].address, 100},
+         {v.address, 100},
          WINATTN_BUFFER_TOO_SMALL,
          WINATTN_BUFFER_TOO_SMALL},
         {WINATTN_TENSOR_Q,
-         {m.at[T_Q].address + 1, m.at[T_Q].bytes},
+         {q.address + 1, q.bytes},
          WINATTN_INVALID_LAYOUT,
          WINATTN_INVALID_LAYOUT},
         /* legal, but of a list of its own */
         {WINATTN_TENSOR_O,
-         {m.at[T_O].address + 2, m.at[T_O].bytes},
+         {o.address + 2, o.bytes},
          WINATTN_SUCCESS,
          WINATTN_INVALID_LAYOUT},
     };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        winattn_launch_list *made;
+        winattn_memory at[WINATTN_TENSORS];
+        memcpy(at, m->at, sizeof at);
+        at[wrong[i].id] = wrong[i].at;
+        assert_int_equal(winattn_launch_list_create(plan, WINATTN_PASS_FORWARD,
+                                                    at, 0, &made),
+                         wrong[i].first);
+        assert_true((made != NULL) == (wrong[i].first == WINATTN_SUCCESS));
+        winattn_launch_list_destroy(made);
+        assert_int_equal(winattn_launch_list_check(list, at), wrong[i].later);
+    }
+}
+
+static void check_arguments(const winattn_plan *plan, const memory *m)
+{
+    static const struct {
+        bool has_plan, has_memory;
+        cl_bitfield pass, accumulate;
+    } wrong[] = {
+        {false, true, WINATTN_PASS_FORWARD, 0},
+        {true, false, WINATTN_PASS_FORWARD, 0},
+        {true, true, 0, 0},
+        {true, true, WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD, 0},
+        {true, true, WINATTN_PASS_BACKWARD, 0}, /* it was not planned */
+        {true, true, WINATTN_PASS_FORWARD, WINATTN_DQ},
+    };
+    winattn_launch_list *list;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(winattn_launch_list_create(
+                             wrong[i].has_plan ? plan : NULL, wrong[i].pass,
+                             wrong[i].has_memory ? m->at : NULL,
+                             wrong[i].accumulate, &list),
+                         WINATTN_INVALID_ARGUMENT);
+        assert_null(list);
+    }
+    assert_int_equal(
+        winattn_launch_list_create(plan, WINATTN_PASS_FORWARD, m->at, 0, NULL),
+        WINATTN_INVALID_ARGUMENT);
+}
+
+static void test_list(void **state)
+{
+    const test_case c = parsed(SMALL);
+    case_buffers *d = data_make(&c);
+    winattn_plan *plan;
+    winattn_launch_list *list;
+    memory m;
+    (void)state;
+    assert_int_equal(prepare(&device, d, &plan, &m), WINATTN_SUCCESS);
+    check_arguments(plan, &m);
     assert_int_equal(
         winattn_launch_list_create(plan, WINATTN_PASS_FORWARD, m.at, 0, &list),
         WINATTN_SUCCESS);
+    check_wrong(plan, list, &m);
     assert_int_equal(winattn_launch_list_check(list, m.at), WINATTN_SUCCESS);
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        memcpy(at, m.at, sizeof at);
-        at[wrong[i].id] = wrong[i].at;
-        assert_int_equal(CREATE(plan, WINATTN_PASS_FORWARD, at, 0),
-                         wrong[i].first);
-        assert_true((none != NULL) == (wrong[i].first == WINATTN_SUCCESS));
-        winattn_launch_list_destroy(none);
-        assert_int_equal(winattn_launch_list_check(list, at), wrong[i].later);
-    }
-    assert_int_equal(winattn_launch_list_check(NULL, at),
+    assert_int_equal(winattn_launch_list_check(NULL, m.at),
                      WINATTN_INVALID_ARGUMENT);
     assert_int_equal(winattn_launch_list_check(list, NULL),
                      WINATTN_INVALID_ARGUMENT);
