@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from . import grid_attention, window_attention
+from ._functions import grid_attention, window_attention
 
 # ---- What modules compute ----
 
@@ -115,10 +115,11 @@ def _attention(module: nn.Module, x: Tensor, mask: Tensor | None = None,
 
 @dataclasses.dataclass(frozen=True)
 class _Kind:
-    package: str | None  # None: anyone's
+    package: str
     names: tuple[str, ...]  # of its class
     has: tuple[str, ...]  # attributes that forward uses
     forward: Callable
+    is_anyones: bool = False  # others have copies of it, to be compared
 
 
 _KINDS = (
@@ -133,17 +134,17 @@ _KINDS = (
            "scaling", "head_dim"), _attention),
     _Kind("timm", ("WindowAttention",),
           ("qkv", "proj", "proj_drop", "window_size", "num_heads",
-           "relative_position_index"), _windows),
-    _Kind(None, ("WindowAttention",),
-          ("qkv", "proj", "proj_drop", "window_size", "num_heads",
-           "relative_position_index"), _windows),
+           "relative_position_index"), _windows, True),
 )
 
 
+def _package(module: nn.Module) -> str:
+    return type(module).__module__.partition(".")[0]
+
+
 def _kind_of(module: nn.Module) -> _Kind | None:
-    package = type(module).__module__.partition(".")[0]
     for kind in _KINDS:
-        if (kind.package in (None, package)
+        if ((kind.is_anyones or kind.package == _package(module))
                 and type(module).__name__ in kind.names
                 and all(hasattr(module, name) for name in kind.has)):
             return kind
@@ -265,7 +266,8 @@ def accelerate(model: nn.Module) -> Report:
                     f"{type(module).__module__}.{type(module).__name__} is "
                     "not known")
             continue
-        reason = "" if kind.package else _disagrees(module, kind)
+        reason = ("" if kind.package == _package(module)
+                  else _disagrees(module, kind))
         if reason:
             report.left[name] = reason
             continue

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from . import sliding_window_attention, window_attention
+from ._functions import sliding_window_attention, window_attention
 
 __all__ = ["WindowAttention", "WindowAttentionV2", "attention",
            "flash_swin_attn_func", "flash_win_attn_v2_func"]
