@@ -18,11 +18,12 @@ import sys
 import threading
 from ctypes import (POINTER, byref, c_int32, c_size_t, c_uint32, c_uint64,
                     c_void_p)
-from typing import Iterator
+from typing import Any, Iterator
 
 import numpy
 
 from . import _library
+from ._driver import NVIDIA, Driver
 
 # From the headers of OpenCL.
 _PLATFORM_NAME = 0x0902
@@ -94,20 +95,27 @@ def _of_system() -> Iterator[str]:
     else:
         yield "libOpenCL.so.1"
         yield "libOpenCL.so"
+        yield NVIDIA
 
 
-def _load_first(paths: Iterator[str]) -> tuple[ctypes.CDLL, str] | None:
+def _open(path: str) -> Any:
+    """A loader, or a driver.
+
+    OSError: it is neither."""
+    loaded = ctypes.CDLL(path)
+    return loaded if hasattr(loaded, "clGetDeviceIDs") else Driver(path)
+
+
+def _load_first(paths: Iterator[str]) -> tuple[Any, str] | None:
     for path in paths:
         try:
-            loaded = ctypes.CDLL(path)
-            loaded.clGetPlatformIDs
-        except (OSError, AttributeError):
+            return _open(path), path
+        except OSError:
             continue
-        return loaded, path
     return None
 
 
-def _bind(loaded: ctypes.CDLL, path: str) -> None:
+def _bind(loaded: Any, path: str) -> None:
     """Gives the library its functions of OpenCL."""
     def find(name: bytes) -> int | None:
         function = getattr(loaded, name.decode(), None)
@@ -121,7 +129,7 @@ def _bind(loaded: ctypes.CDLL, path: str) -> None:
 
 
 _lock = threading.Lock()
-_chosen: tuple[ctypes.CDLL, str] | None = None
+_chosen: tuple[Any, str] | None = None
 _user: int | None = None  # the process that uses OpenCL
 
 
@@ -139,12 +147,12 @@ def check_process() -> None:
             "\"spawn\" or \"forkserver\" of multiprocessing")
 
 
-def load() -> ctypes.CDLL:
+def load() -> Any:
     """OpenCL, after the library has its functions too."""
     return _choose()[0]
 
 
-def _choose() -> tuple[ctypes.CDLL, str]:
+def _choose() -> tuple[Any, str]:
     global _chosen, _user
     check_process()  # first, as a fork keeps locks that others held
     with _lock:
@@ -163,7 +171,9 @@ def _choose() -> tuple[ctypes.CDLL, str]:
                 "OpenCL is not installed: no loader was found")
         # each CDLL has declarations of its own, so nobody else's count here
         for name, arguments in _FUNCTIONS.items():
-            function = getattr(chosen[0], name)
+            function = getattr(chosen[0], name, None)
+            if function is None:
+                continue  # of what this driver's devices do not need
             function.argtypes = arguments
             makes = name.startswith(("clCreate", "clEnqueueMap"))
             function.restype = c_void_p if makes else c_int32
@@ -233,9 +243,21 @@ def devices() -> list[Device]:
     """All devices that OpenCL has, platform by platform.
 
     OpenCLError: there is no OpenCL on this machine."""
+    return _devices_of(_handles(load().clGetPlatformIDs))
+
+
+def devices_of_driver(path: str) -> list[Device]:
+    """Those that the loader may not know of, [] where there is no driver."""
+    try:
+        return _devices_of(Driver(path).platforms())
+    except OSError:
+        return []
+
+
+def _devices_of(platforms: list[int]) -> list[Device]:
     cl = load()
     found = []
-    for platform in _handles(cl.clGetPlatformIDs):
+    for platform in platforms:
         platform_name = _string(cl.clGetPlatformInfo, platform, _PLATFORM_NAME)
         for device in _handles(cl.clGetDeviceIDs, platform, _ALL_TYPES):
             kind = _number(cl.clGetDeviceInfo, device, _DEVICE_TYPE)

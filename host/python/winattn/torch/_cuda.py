@@ -21,6 +21,7 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .. import _calls, _library, _opencl
+from .._driver import NVIDIA
 from .._library import GRADIENTS, Unsupported, library
 from .._plans import Plan
 from .._problem import Problem
@@ -75,7 +76,7 @@ def _device(index: int) -> _opencl.Device:
     _bind()
     uuid = ctypes.create_string_buffer(16)
     _library.check(library.winattn_cuda_uuid(index, uuid))
-    for device in _opencl.devices():
+    for device in (*_opencl.devices(), *_opencl.devices_of_driver(NVIDIA)):
         if _opencl.uuid_of(device) == uuid.raw:
             return device
     raise Unsupported(-3020, "WINATTN_UNSUPPORTED_DEVICE",
