@@ -14,7 +14,7 @@ import struct
 import sys
 import threading
 from ctypes import byref, c_void_p
-from typing import Any, Callable
+from typing import Any
 
 import numpy
 import torch
@@ -156,16 +156,6 @@ def _content(index: torch.Tensor) -> bytes:
     return known[1]
 
 
-def _signature(name: str, value: Any) -> Any:
-    """All of an argument but the numbers in it and most of an address."""
-    if isinstance(value, torch.Tensor):
-        if name == "table_index":
-            return value.shape, _content(value)
-        return (value.dtype, value.shape, value.stride(), _index(value),
-                value.data_ptr() % _ALIGNMENT)
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _index(tensor: torch.Tensor) -> int:
     """Of the tensor's device."""
     return tensor.get_device()
@@ -180,11 +170,13 @@ def _stream(index: int) -> int:
 class _Call:
     """Calls of a kind. views: of the arrays of a call, by their names in the
     library; tensors: those that have memory, in the order in which they come
-    later."""
+    later; results: those among them that the call makes."""
 
     def __init__(self, index: int, problem: Problem, views: dict[str, _View],
-                 tensors: list[torch.Tensor]) -> None:
+                 tensors: list[torch.Tensor], results: list[torch.Tensor]
+                 ) -> None:
         self._index = index
+        self.results = _shapes(results)
         self._template = [0] * (2 * len(_NAMES))
         self._slots = []
         for name, view in views.items():
@@ -223,8 +215,20 @@ class _Call:
             self._handle, memory, _stream(self._index)))
 
 
-# Kept until the program ends: a captured graph may launch them.
-_calls_by_kind: dict[tuple, _Call] = {}
+class _Nothing:
+    """Calls that have no tokens."""
+
+    def __init__(self, results: list[torch.Tensor]) -> None:
+        self.results = _shapes(results)
+
+    def launch(self, tensors: list[torch.Tensor]) -> None:
+        for tensor in tensors[len(tensors) - len(self.results):]:
+            tensor.zero_()
+
+
+def _shapes(results: list[torch.Tensor]) -> list[tuple]:
+    return [(each.shape, each.stride(), each.dtype) for each in results]
+
 
 # of arguments that operators lack, in winattn's functions
 _DEFAULTS = {"scale": None, "dtype": None, "tier": "auto",
@@ -256,36 +260,50 @@ def _describe(kind: str, given: dict[str, Any], outputs: dict[str, _View],
                      {**arrays, **more, **outputs}.items()}
 
 
-def _launch(kind: str, given: dict[str, Any], results: list[torch.Tensor],
-            outputs: Callable[[], dict[str, _View]], of_pass: int) -> None:
-    key = (kind, of_pass, *map(_signature, given, given.values()))
+def _prepare(kind: str, given: dict[str, Any]) -> _Call | _Nothing:
+    if "wanted" not in given:
+        results = list(_run.empty_results(kind, given))
+        of_pass = _library.PASS_FORWARD
+        outputs = dict(zip(("out", "lse"), map(_View, results)))
+    else:
+        wanted = given["wanted"]
+        results = _layout.empty_gradients(kind, given, wanted)
+        of_pass = _library.PASS_BACKWARD
+        outputs = _run.outputs(kind, given, wanted, results, _View)
     tensors = [value for value in given.values()
                if isinstance(value, torch.Tensor)] + results
-    call = _calls_by_kind.get(key)
+    if given["q"].numel() == 0:
+        return _Nothing(results)
+    return _Call(_index(given["q"]),
+                 *_describe(kind, given, outputs, of_pass), tensors, results)
+
+
+# By all of a call but the numbers in its tensors and most of their addresses.
+# Kept until the program ends: a captured graph may launch them.
+_kinds: dict[tuple, _Call | _Nothing] = {}
+
+
+def compute(kind: str, names: list[str], given: tuple) -> list[torch.Tensor]:
+    """The results of the operator that has arguments of these names. This is
+    in the way of every call, so that it does little where a kind is known."""
+    tensors = [each for each in given if isinstance(each, torch.Tensor)]
+    key = (kind, *[
+        (each.dtype, each.shape, each.stride(), _index(each),
+         each.data_ptr() % _ALIGNMENT) if isinstance(each, torch.Tensor)
+        else tuple(each) if isinstance(each, list) else each
+        for each in given])
+    if "table_index" in names:
+        index = given[names.index("table_index")]
+        if index is not None:
+            key += (_content(index),)
+    call = _kinds.get(key)
     if call is None:
-        call = _Call(_index(given["q"]),
-                     *_describe(kind, given, outputs(), of_pass), tensors)
-        _calls_by_kind[key] = call
+        call = _prepare(kind, dict(zip(names, given)))
+        _kinds[key] = call
     else:
         _planner.rest()
-    call.launch(tensors)
-
-
-def forward(kind: str, given: dict[str, Any]
-            ) -> tuple[torch.Tensor, torch.Tensor]:
-    o, lse = _run.empty_results(kind, given)
-    if o.numel():
-        _launch(kind, given, [o, lse],
-                lambda: {"out": _View(o), "lse": _View(lse)},
-                _library.PASS_FORWARD)
-    return o, lse
-
-
-def backward(kind: str, given: dict[str, Any], wanted: list[bool]
-             ) -> list[torch.Tensor]:
-    gradients = _layout.empty_gradients(kind, given, wanted)
-    if given["q"].numel() == 0 or given["d_o"].numel() == 0:
-        return [gradient.zero_() for gradient in gradients]
-    _launch(kind, given, gradients, lambda: _run.outputs(
-        kind, given, wanted, gradients, _View), _library.PASS_BACKWARD)
-    return gradients
+    new = given[0].new_empty_strided
+    results = [new(size, stride, dtype=dtype)
+               for size, stride, dtype in call.results]
+    call.launch(tensors + results)
+    return results

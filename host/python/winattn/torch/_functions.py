@@ -27,19 +27,20 @@ def _each(name: str, value: Sizes, axes: int) -> list:
 def _cast(q: Tensor, k: Tensor | None, v: Tensor | None
           ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """As autocast casts the factors of a product."""
-    if not torch.is_autocast_enabled("cpu"):
+    kind = "cuda" if q.is_cuda else "cpu"
+    if not torch.is_autocast_enabled(kind):
         return q, k, v
-    dtype = torch.get_autocast_dtype("cpu")
+    dtype = torch.get_autocast_dtype(kind)
     return (q.to(dtype), None if k is None else k.to(dtype),
             None if v is None else v.to(dtype))
 
 
 def _check(q: Tensor, **others: Tensor | None) -> None:
-    if q.device.type not in ("cpu", "meta"):
+    if q.device.type not in ("cpu", "cuda", "meta"):
         raise TypeError(
             f"q is on {q.device}: winattn.torch computes on tensors in the "
-            "host's memory (q.cpu()); memory of PyTorch's other devices is "
-            "not OpenCL's")
+            "host's memory and on GPUs of NVIDIA; on others, their own "
+            "runtime would have to launch what winattn_launch_list says")
     for name, tensor in others.items():
         if tensor is not None and tensor.device != q.device:
             raise TypeError(f"{name} is on {tensor.device}, and q on "
@@ -66,16 +67,13 @@ def _terms(q: Tensor, k: Tensor | None, v: Tensor | None, terms: dict
     logit_scale, mask = terms["logit_scale"], terms["mask"]
     if logit_scale is not None:  # Swin V2's has the shape [heads, 1, 1]
         logit_scale = logit_scale.reshape(-1).float()
-    table_index = terms["table_index"]
-    if table_index is not None:
-        table_index = table_index.to(device="cpu", dtype=torch.int32)
     term = table if bias is None else bias
     _check(q, k=k, v=v, bias=term, mask=mask, logit_scale=logit_scale,
            regions=both[0])
     q, k, v = _cast(q, k, v)
     pair = [each if each is None or each.dtype in (q.dtype, torch.float32)
             else each.to(q.dtype) for each in (term, mask)]
-    return ([q, k, v, logit_scale, *pair, *both, table_index],
+    return ([q, k, v, logit_scale, *pair, *both, terms["table_index"]],
             [terms["scale"], terms["cosine"] or logit_scale is not None,
              window, terms["table_sliced"], terms["region_value"]])
 

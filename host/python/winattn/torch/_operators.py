@@ -124,16 +124,19 @@ def _register(kind: str) -> None:
         _names(f"{tensors}, {more}{options}") for more in
         ("", "d_o, o, lse, d_lse, "))
 
-    def forward_by(module):
-        return lambda *given: module.forward(kind, dict(zip(names, given)))
+    def forward(*given):
+        return _run.forward(kind, dict(zip(names, given)))
 
-    def backward_by(module):
-        return lambda *given: module.backward(
-            kind, dict(zip(backward_names, given)), given[-1])
+    def backward(*given):
+        return _run.backward(kind, dict(zip(backward_names, given)),
+                             given[-1])
 
-    for key, module in (("CPU", _run), ("CUDA", _cuda)):
-        _library.impl(name, forward_by(module), key)
-        _library.impl(f"{name}_backward", backward_by(module), key)
+    _library.impl(name, forward, "CPU")
+    _library.impl(f"{name}_backward", backward, "CPU")
+    _library.impl(name, lambda *given: tuple(
+        _cuda.compute(kind, names, given)), "CUDA")
+    _library.impl(f"{name}_backward", lambda *given: _cuda.compute(
+        kind, [*backward_names, "wanted"], given), "CUDA")
     qualified = f"winattn::{name}"
     torch.library.register_fake(qualified, _fake_forward(kind),
                                 lib=_library)

@@ -109,7 +109,8 @@ def outputs(kind: str, given: dict[str, Any], wanted: list[bool],
 def _host_arguments(kind: str, given: dict[str, Any]) -> dict[str, Any]:
     made = arguments(kind, given, _array)
     if "table_index" in made:
-        made["table_index"] = made["table_index"].numpy()
+        made["table_index"] = made["table_index"].to(
+            "cpu", torch.int32).numpy()
     return {**made, "device": _device()}
 
 

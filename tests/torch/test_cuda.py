@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What winattn.torch does with tensors on a GPU, through a CUDA driver in
+software (EMULATED_CUDA, see tests/emulator/cuda.h). It knows no PyTorch, so
+that tensors in the host's memory stand for those on its device."""
+import contextlib
+import ctypes
+import os
+import threading
+import unittest
+
+import plain
+import test_operators
+import torch
+import winattn
+import winattn.torch
+from winattn.torch import _cuda, _run
+
+DRIVER = os.environ.get("EMULATED_CUDA")
+of_host = _run.forward, _run.backward
+without_memory = _cuda._Call._memory
+
+
+class Emulated(_cuda._Call):
+    """A call whose tensors the driver knows for as long as it runs."""
+
+    known = None  # while it is made, and nothing is launched
+
+    def _memory(self, tensors):
+        memory, scratch = without_memory(self, tensors)
+        if self.known is not None:
+            for tensor in (*tensors, scratch):
+                storage = None if tensor is None else tensor.untyped_storage()
+                if storage:
+                    self.known[storage.data_ptr()] = storage.nbytes()
+            for start, size in self.known.items():
+                driver.emulator_cuda_register(start, size)
+        return memory, scratch
+
+    def launch(self, tensors):
+        with lock:
+            self.known = {}
+            super().launch(tensors)
+            for start in self.known:
+                driver.emulator_cuda_forget(start)
+            self.known = None
+
+
+def setUpModule():
+    global driver, lock
+    if not DRIVER:
+        raise unittest.SkipTest("EMULATED_CUDA names no driver")
+    driver = ctypes.CDLL(DRIVER)  # which is found by its name from now on
+    driver.emulator_cuda_register.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    driver.emulator_cuda_forget.argtypes = [ctypes.c_void_p]
+    lock = threading.Lock()  # the driver has no streams
+    _cuda._index = lambda tensor: 0
+    _cuda._stream = lambda index: 0
+    _cuda._Call = Emulated
+    _run.forward = lambda kind, given: tuple(
+        _cuda.compute(kind, list(given), tuple(given.values())))
+    _run.backward = lambda kind, given, wanted: _cuda.compute(
+        kind, [*given, "wanted"], (*given.values(), wanted))
+
+
+def tearDownModule():
+    _run.forward, _run.backward = of_host
+
+
+class Numbers(test_operators.Numbers):
+    """The same numbers as on CPUs."""
+
+
+@contextlib.contextmanager
+def variable(name, value):
+    os.environ[name] = value
+    ctypes.CDLL(None).setenv(name.encode(), value.encode(), 1)
+    yield
+    del os.environ[name]
+    ctypes.CDLL(None).unsetenv(name.encode())
+
+
+class Calls(unittest.TestCase):
+
+    def setUp(self):
+        torch.manual_seed(2)
+        self.qkv = torch.randn(2, 20, 3, 2, 16)
+        self.index = torch.randint(0, 7, (20, 20))
+        self.table = torch.randn(7, 2)
+
+    def check(self, qkv, **given):
+        index = given.get("table_index")
+        bias = None if index is None else self.table[index].permute(2, 0, 1)
+        o = winattn.torch.window_attention(qkv, **given)
+        right, _ = plain.windows(*qkv.permute(2, 0, 3, 1, 4).double(),
+                                 bias=bias)
+        self.assertLess((o - right).abs().max(), 1e-5)
+
+    def count(self, *args, **given):
+        """How many kinds of calls it adds."""
+        before = len(_cuda._kinds)
+        self.check(*args, **given)
+        return len(_cuda._kinds) - before
+
+    def test_kinds(self):
+        self.qkv = torch.randn(2, 21, 3, 2, 16)
+        self.assertEqual(self.count(self.qkv), 1)
+        self.assertEqual(self.count(self.qkv.clone()), 0)
+        # a start that kernels read in another way
+        shifted = torch.empty(self.qkv.numel() + 1)[1:].view(self.qkv.shape)
+        self.assertEqual(self.count(shifted.copy_(self.qkv)), 1)
+        self.assertEqual(self.count(self.qkv[:1]), 1)
+
+    def test_index_that_changes(self):
+        given = {"table": self.table, "table_index": self.index}
+        self.assertEqual(self.count(self.qkv, **given), 1)
+        self.assertEqual(self.count(self.qkv, **given), 0)
+        self.index[3, 4] = (self.index[3, 4] + 1) % 7
+        self.assertEqual(self.count(self.qkv, **given), 1)
+
+    def test_capture(self):
+        """A kind that is new cannot be captured, and known ones can."""
+        self.check(self.qkv)
+        odd = torch.randn(1, 11, 3, 2, 16)
+        with variable("EMULATOR_CUDA_CAPTURES", "1"):
+            winattn.torch.window_attention(self.qkv)
+            with self.assertRaisesRegex(winattn.Unsupported, "captured"):
+                winattn.torch.window_attention(odd)
+        self.check(odd)
+
+    def test_nothing(self):
+        o = winattn.torch.window_attention(self.qkv[:0])
+        self.assertEqual(o.shape, (0, 2, 20, 16))
+        q, k, v = (torch.zeros(0, 2, 20, 16, requires_grad=True)
+                   for _ in range(3))
+        bias = torch.zeros(2, 20, 20, requires_grad=True)
+        winattn.torch.window_attention(q, k, v, bias=bias).sum().backward()
+        self.assertEqual(bias.grad.abs().max(), 0)
+
+    def test_threads(self):
+        def work():
+            for _ in range(3):
+                self.check(self.qkv[:, :13])
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def test_opencl_goes(self):
+        """Its context does not stay once calls are known."""
+        self.check(self.qkv)
+        for _ in range(_cuda._planner._PATIENCE):
+            winattn.torch.window_attention(self.qkv)
+        self.assertFalse(_cuda._planner._sessions)
+        self.check(self.qkv[:, :9])
+
+
+if __name__ == "__main__":
+    unittest.main()
