@@ -127,7 +127,62 @@ class Numbers(unittest.TestCase):
         self.assertTrue(k.grad.isfinite().all())
 
 
+class Odd(unittest.TestCase):
+    """What tensors may be like."""
+
+    def setUp(self):
+        torch.manual_seed(7)
+
+    def near(self, *given, **named):
+        o, right = winattn.torch.window_attention(*given, **named), (
+            plain.windows(*given, **named)[0])
+        torch.testing.assert_close(o, right, rtol=1e-5, atol=1e-5)
+        leaves = [x for x in (*given, *named.values()) if x.requires_grad]
+        for x, y in zip(*(torch.autograd.grad(each.square().sum(), leaves)
+                          for each in (o, right))):
+            torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
+
+    def test_strides(self):
+        q, k = random(4, 16, 2, 32)[..., ::2].transpose(1, 2), random(
+            1, 2, 16, 16).expand(4, -1, -1, -1)
+        self.near(q, k, random(4, 2, 16, 1).expand(-1, -1, -1, 16))
+        self.near(q, k, k, bias=random(16, 16, 2).permute(2, 0, 1))
+        self.near(q, k, k, bias=random(1, 16, 16).expand(2, -1, -1))
+
+    def test_one_gradient(self):
+        q, k, v = (random(2, 2, 16, 16, grad=False) for _ in range(3))
+        self.near(q, k, v, bias=random(2, 16, 16))
+
+    def test_no_windows(self):
+        qkv, table = random(0, 16, 3, 2, 16), random(49, 2)
+        o = winattn.torch.window_attention(qkv, table=table,
+                                           table_window=(4, 4))
+        o.sum().backward()
+        self.assertEqual((o.shape[0], table.grad.abs().max()), (0, 0))
+
+    def test_meta(self):
+        with torch.device("meta"):
+            qkv, table = random(2, 16, 3, 2, 16), random(49, 2)
+            index = torch.zeros(16, 16, dtype=torch.long)
+            o = winattn.torch.window_attention(qkv, table=table,
+                                               table_index=index)
+        o.sum().backward()
+        self.assertEqual((o.shape, table.grad.shape), (
+            (2, 2, 16, 16), table.shape))
+
+    def test_vmap(self):
+        q, k, v = (random(3, 2, 2, 16, 16) for _ in range(3))
+        o = torch.func.vmap(winattn.torch.window_attention)(q, k, v)
+        right = torch.stack([plain.windows(*each)[0]
+                             for each in zip(q, k, v)])
+        torch.testing.assert_close(o, right, rtol=1e-5, atol=1e-5)
+
+
 class Operators(unittest.TestCase):
+    def refuse(self, kind, text, function, *arguments, **named):
+        with self.assertRaisesRegex(kind, text):
+            function(*arguments, **named)
+
     def cases(self):
         for dtype in (torch.float32, torch.float16):
             qkv, (q, k, v) = packed(2, 2, 16, 16, dtype)
@@ -151,36 +206,12 @@ class Operators(unittest.TestCase):
             with self.subTest(operator=str(operator), q=arguments[0].dtype):
                 torch.library.opcheck(operator, arguments)
 
-    def test_compile(self):
-        """Without a graph break, and as without it."""
-        def attend(qkv, table):
-            o = winattn.torch.window_attention(qkv, table=table,
-                                               table_window=(4, 4))
-            return o.transpose(1, 2).flatten(2).relu()
-
-        compiled = torch.compile(attend, fullgraph=True,
-                                 backend="aot_eager")
-        qkv, table = random(2, 16, 3, 2, 16), random(49, 2)
-        one, other = attend(qkv, table), compiled(qkv, table)
-        self.assertTrue(torch.equal(one, other))
-        for x, y in zip(*(torch.autograd.grad(o.square().sum(), (qkv, table))
-                          for o in (one, other))):
-            self.assertTrue(torch.equal(x, y))
-
-    def test_export(self):
-        class Attend(torch.nn.Module):
-            def forward(self, q, k, v):
-                return winattn.torch.sliding_window_attention(q, k, v, 8)
-
-        given = tuple(random(1, 2, 32, 16, grad=False) for _ in range(3))
-        program = torch.export.export(Attend(), given)
-        self.assertTrue(torch.equal(program.module()(*given),
-                                    Attend()(*given)))
-
     def test_autocast(self):
         q, k, v = (random(2, 2, 16, 16) for _ in range(3))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             o = winattn.torch.window_attention(q, k, v)
+            self.refuse(TypeError, "float64", winattn.torch.window_attention,
+                        *(x.double() for x in (q, k, v)))
         self.assertEqual(o.dtype, torch.bfloat16)
         o.float().sum().backward()
         self.assertEqual(q.grad.dtype, torch.float32)
@@ -206,9 +237,7 @@ class Operators(unittest.TestCase):
 
 
 class Refusals(unittest.TestCase):
-    def refuse(self, kind, text, function, *arguments, **named):
-        with self.assertRaisesRegex(kind, text):
-            function(*arguments, **named)
+    refuse = Operators.refuse
 
     def test_each(self):
         attend = winattn.torch.window_attention
@@ -230,6 +259,43 @@ class Refusals(unittest.TestCase):
                     winattn.torch.sliding_window_attention, q, k, v, 4,
                     window_blocks=0)
         self.refuse(TypeError, "k is on meta", attend, q, k.to("meta"), v)
+        self.refuse(TypeError, "q is a ndarray", attend, q.detach().numpy(),
+                    k, v)
+        self.refuse(TypeError, "to_dense", attend, q.detach().to_sparse(),
+                    k.detach(), v.detach())
+        self.refuse(TypeError, "must both be given",
+                    winattn.torch.sliding_window_attention, q, None, None, 4)
+        for packed in (random(2, 16, 4, 2, 16), random(16, 48)):
+            self.refuse(winattn.InvalidArgument, "tokens, 3, heads", attend,
+                        packed)
+        self.refuse(winattn.InvalidArgument, "map, 3, heads",
+                    winattn.torch.grid_attention, random(1, 9, 9, 2, 2, 8),
+                    window=3)
+        self.refuse(TypeError, "whole numbers", winattn.torch.grid_attention,
+                    random(1, 8, 8, 3, 2, 16), window=4.0)
+
+    def test_what_would_be_something_else(self):
+        """A mask that is added, regions that are bytes."""
+        q, k, v = (random(2, 2, 16, 16) for _ in range(3))
+        attend = winattn.torch.window_attention
+        self.refuse(TypeError, "mask is bool", attend, q, k, v,
+                    mask=torch.ones(1, 16, 16, dtype=torch.bool))
+        for regions in (torch.zeros(1, 16), torch.full((1, 16), 256)):
+            self.refuse(TypeError, "must be uint8", attend, q, k, v,
+                        regions=regions)
+        regions = (torch.arange(16)[None] > 7).to(torch.int8) * -1
+        mask = -100.0 * (regions[:, :, None] != regions[:, None])
+        for given in (regions, [regions, regions]):
+            self.assertTrue(torch.equal(attend(q, k, v, regions=given),
+                                        attend(q, k, v, mask=mask)))
+
+    def test_gradients_that_would_be_lost(self):
+        q, k, v = (random(2, 2, 16, 16) for _ in range(3))
+        attend = winattn.torch.window_attention
+        self.refuse(NotImplementedError, "scale requires a gradient", attend,
+                    q, k, v, scale=torch.tensor(0.3, requires_grad=True))
+        self.refuse(NotImplementedError, "forward mode", torch.func.jvp,
+                    lambda q: attend(q, k, v), (q.detach(),), (q.detach(),))
 
     def test_mask_with_gradient(self):
         q, k, v = (random(2, 2, 16, 16) for _ in range(3))

@@ -18,9 +18,10 @@ there is, with a warning. Tensors on GPUs are refused.
 
 Errors are those of winattn: TypeError, winattn.InvalidArgument,
 winattn.Unsupported, winattn.OpenCLError."""
+from . import compat
 from ._functions import (cosine_window_attention, grid_attention,
                          sliding_window_attention, window_attention)
 from ._models import Report, accelerate
 
-__all__ = ["Report", "accelerate", "cosine_window_attention",
+__all__ = ["Report", "accelerate", "compat", "cosine_window_attention",
            "grid_attention", "sliding_window_attention", "window_attention"]

@@ -7,75 +7,142 @@ from typing import Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .._library import invalid
 from . import _operators  # noqa: F401, registers them
 
+Regions = Union[Tensor, Tuple[Tensor, Tensor], None]
 Sizes = Union[int, Sequence[int]]
 Result = Union[Tensor, Tuple[Tensor, Tensor]]
 
 
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
 def _each(name: str, value: Sizes, axes: int) -> list:
     """One number for each axis."""
-    if isinstance(value, (int, bool)):
-        return [value] * axes
-    if len(value) != axes:
+    values = list(value) if hasattr(value, "__len__") else [value] * axes
+    if len(values) != axes:
         raise invalid(f"{name} is {value}, and must have {axes} numbers")
-    return list(value)
+    if any(isinstance(one, float) for one in values):
+        raise TypeError(f"{name} is {value}, and must be whole numbers")
+    return values
 
 
-def _cast(q: Tensor, k: Tensor | None, v: Tensor | None
-          ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """As autocast casts the factors of a product."""
-    kind = "cuda" if q.is_cuda else "cpu"
+def _cast(tensor: Tensor | None) -> Tensor | None:
+    """As autocast casts a factor of a product."""
+    if tensor is None or tensor.dtype == torch.float64:
+        return tensor
+    kind = "cuda" if tensor.is_cuda else "cpu"
     if not torch.is_autocast_enabled(kind):
-        return q, k, v
-    dtype = torch.get_autocast_dtype(kind)
-    return (q.to(dtype), None if k is None else k.to(dtype),
-            None if v is None else v.to(dtype))
+        return tensor
+    return tensor.to(torch.get_autocast_dtype(kind))
 
 
-def _check(q: Tensor, **others: Tensor | None) -> None:
+def _check(**tensors: Tensor | None) -> None:
+    """What only PyTorch's tensors can have wrong; the rest is the library's
+    to judge."""
+    q = tensors["q"]
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} is a {type(tensor).__name__}, and must "
+                            "be a tensor of PyTorch")
+        if tensor.layout is not torch.strided:
+            raise TypeError(f"{name} is {tensor.layout}, and must be dense: "
+                            f"{name}.to_dense()")
+        if tensor.device != q.device:
+            raise TypeError(f"{name} is on {tensor.device}, and q on "
+                            f"{q.device}")
     if q.device.type not in ("cpu", "cuda", "meta"):
         raise TypeError(
             f"q is on {q.device}: winattn.torch computes on tensors in the "
             "host's memory and on GPUs of NVIDIA; on others, their own "
             "runtime would have to launch what winattn_launch_list says")
-    for name, tensor in others.items():
-        if tensor is not None and tensor.device != q.device:
-            raise TypeError(f"{name} is on {tensor.device}, and q on "
-                            f"{q.device}")
+    if forward_ad._current_level >= 0 and any(
+            forward_ad.unpack_dual(tensor).tangent is not None
+            for tensor in tensors.values() if tensor is not None):
+        raise NotImplementedError(
+            "winattn has no derivatives in forward mode (jvp): PyTorch would "
+            "take them for 0")
 
 
-def _terms(q: Tensor, k: Tensor | None, v: Tensor | None, terms: dict
-           ) -> tuple[list, list]:
-    """The tensors and the options that windows and grids have alike."""
-    if (k is None) != (v is None):
-        raise TypeError("k and v must both be given, or neither where q has "
-                        "all three")
-    bias, table = terms["bias"], terms["table"]
+def _factors(q: Tensor, k: Tensor | None, v: Tensor | None,
+             scale: float | None, packed: str = "") -> list[Tensor | None]:
+    """q, k and v as they are multiplied."""
+    if (k is None) != (v is None) or (k is None and not packed):
+        raise TypeError("k and v must both be given" + (
+            ", or neither where q has all three" if packed else ""))
+    if k is None and (q.dim() < 5 or q.shape[-3] != 3):
+        raise invalid(f"q has the shape {tuple(q.shape)}, and must be "
+                      f"{packed} where k and v are not given")
+    if isinstance(scale, Tensor) and scale.requires_grad:
+        raise NotImplementedError(
+            "scale requires a gradient, and winattn computes none: pass q * "
+            "scale, and 1 for scale")
+    factors = [_cast(each) for each in (q, k, v)]
+    for name, each in zip("qkv", factors):
+        if each is not None and each.dtype not in _DTYPES:
+            raise TypeError(f"{name} is {each.dtype}, and must be float32, "
+                            "float16 or bfloat16")
+        if each is not None and each.dtype != factors[0].dtype:
+            raise TypeError(f"{name} is {each.dtype}, and q is "
+                            f"{factors[0].dtype}")
+    return factors
+
+
+def _regions(regions: Regions) -> list[Tensor | None]:
+    """Those of queries and those of keys."""
+    both = (list(regions) if isinstance(regions, (tuple, list))
+            else [regions, None])
+    for each in both:
+        # to uint8, others would not stay as different as they are
+        if each is not None and each.dtype not in (torch.uint8, torch.int8,
+                                                   torch.bool):
+            raise TypeError(f"regions is {each.dtype}, and must be uint8: "
+                            "regions.to(torch.uint8), with numbers below 256")
+    return [None if each is None else each.to(torch.uint8) for each in both]
+
+
+def _terms(q: Tensor, k: Tensor | None, v: Tensor | None, packed: str, *,
+           window: Sequence[int], scale: float | None, cosine: bool,
+           logit_scale: Tensor | None, bias: Tensor | None,
+           table: Tensor | None, table_window: Sequence[int] | None,
+           table_index: Tensor | None, table_sliced: bool,
+           mask: Tensor | None, regions: Regions,
+           region_value: float | None) -> tuple[list, list]:
+    """The tensors and the options that windows and grids have alike; `packed`
+    is the shape of q without k and v, `window` that of a table."""
     if bias is not None and table is not None:
         raise invalid("bias and table exclude each other")
-    window = list(terms["table_window"] or ())
-    if table is not None and not window and terms["table_index"] is None:
-        window = list(terms["window"])
-        if not window:
-            raise invalid("table needs table_window or table_index")
-    regions = terms["regions"]
-    both = (regions if isinstance(regions, tuple) else (regions, None))
-    both = [None if each is None else each.to(torch.uint8) for each in both]
-    logit_scale, mask = terms["logit_scale"], terms["mask"]
+    if table_window is not None:
+        window = list(table_window)
+    elif table is None or table_index is not None:
+        window = []
+    elif not window:
+        raise invalid("table needs table_window or table_index")
+    term = table if bias is None else bias
+    _check(q=q, k=k, v=v, **{"table" if bias is None else "bias": term},
+           mask=mask, logit_scale=logit_scale)
+    if mask is not None and mask.dtype == torch.bool:
+        raise TypeError(
+            "mask is bool, and is added to the logits: where True is what a "
+            "query sees, pass "
+            "torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)")
+    both = _regions(regions)
+    _check(q=q, regions=both[0])
     if logit_scale is not None:  # Swin V2's has the shape [heads, 1, 1]
         logit_scale = logit_scale.reshape(-1).float()
-    term = table if bias is None else bias
-    _check(q, k=k, v=v, bias=term, mask=mask, logit_scale=logit_scale,
-           regions=both[0])
-    q, k, v = _cast(q, k, v)
+    if table_index is not None and q.is_meta:
+        table_index = table_index.to("meta")
+    q, k, v = _factors(q, k, v, scale, packed)
     pair = [each if each is None or each.dtype in (q.dtype, torch.float32)
             else each.to(q.dtype) for each in (term, mask)]
-    return ([q, k, v, logit_scale, *pair, *both, terms["table_index"]],
-            [terms["scale"], terms["cosine"] or logit_scale is not None,
-             window, terms["table_sliced"], terms["region_value"]])
+    return ([q, k, v, logit_scale, *pair, *both, table_index],
+            [scale, cosine or logit_scale is not None, window, table_sliced,
+             region_value])
 
 
 def window_attention(
@@ -86,7 +153,7 @@ def window_attention(
         table_window: Optional[Sequence[int]] = None,
         table_index: Optional[Tensor] = None, table_sliced: bool = False,
         mask: Optional[Tensor] = None,
-        regions: Union[Tensor, Tuple[Tensor, Tensor], None] = None,
+        regions: Regions = None,
         region_value: Optional[float] = None, return_lse: bool = False
         ) -> Result:
     """softmax(scale Q K^T + bias + mask) V, in each window by itself.
@@ -117,7 +184,12 @@ def window_attention(
     Gradients: of q, k, v, bias or table, logit_scale; and through lse.
 
     Returns o, like q, or (o, lse), lse float32 [windows, heads, queries]."""
-    tensors, options = _terms(q, k, v, {**locals(), "window": ()})
+    tensors, options = _terms(
+        q, k, v, "[windows, tokens, 3, heads, D]", window=(), scale=scale,
+        cosine=cosine, logit_scale=logit_scale, bias=bias, table=table,
+        table_window=table_window, table_index=table_index,
+        table_sliced=table_sliced, mask=mask, regions=regions,
+        region_value=region_value)
     o, lse = torch.ops.winattn.window_attention(*tensors, *options)
     return (o, lse) if return_lse else o
 
@@ -142,7 +214,7 @@ def grid_attention(
         table_window: Optional[Sequence[int]] = None,
         table_index: Optional[Tensor] = None, table_sliced: bool = False,
         mask: Union[Tensor, str, None] = "shift",
-        regions: Union[Tensor, Tuple[Tensor, Tensor], None] = None,
+        regions: Regions = None,
         region_value: Optional[float] = None, return_lse: bool = False
         ) -> Result:
     """Attention in the windows of a map: what a Swin block does between its
@@ -167,23 +239,26 @@ def grid_attention(
 
     All else as for window_attention; lse is float32 [batch, height, width,
     heads]. Gradients: also of pad_k and pad_v."""
+    _check(q=q, k=k, v=v, pad_k=pad_k, pad_v=pad_v)
     axes = q.dim() - (4 if k is None else 3)
     sizes = _each("window", window, axes)
-    terms = {**locals(), "window": sizes}
-    shifts = mask == "shift" if isinstance(mask, str) else False
-    if isinstance(mask, str):
-        if not shifts:
-            raise invalid(f'mask is {mask!r}, and must be a tensor, None or '
-                          '"shift"')
-        terms["mask"] = None
-    shifts = shifts and regions is None
-    tensors, options = _terms(q, k, v, terms)
+    shifts = isinstance(mask, str) and mask == "shift"
+    if isinstance(mask, str) and not shifts:
+        raise invalid(f'mask is {mask!r}, and must be a tensor, None or '
+                      '"shift"')
+    tensors, options = _terms(
+        q, k, v, "[batch, one to three axes of the map, 3, heads, D]",
+        window=sizes, scale=scale, cosine=cosine, logit_scale=logit_scale,
+        bias=bias, table=table, table_window=table_window,
+        table_index=table_index, table_sliced=table_sliced,
+        mask=None if shifts else mask, regions=regions,
+        region_value=region_value)
     pads = [each if each is None else each.to(tensors[0].dtype)
             for each in (pad_k, pad_v)]
-    _check(q, pad_k=pad_k, pad_v=pad_v)
     o, lse = torch.ops.winattn.grid_attention(
         *tensors, *pads, *options, sizes, _each("shift", shift, axes),
-        _each("periodic", periodic, axes), padding, roll_first, shifts)
+        _each("periodic", periodic, axes), padding, roll_first,
+        shifts and regions is None)
     return (o, lse) if return_lse else o
 
 
@@ -208,8 +283,8 @@ def sliding_window_attention(
                     keys
 
     Types, lse and gradients as for window_attention."""
-    _check(q, k=k, v=v)
-    q, k, v = _cast(q, k, v)
+    _check(q=q, k=k, v=v)
+    q, k, v = _factors(q, k, v, scale)
     for name, number in (("first_block", first_block),
                          ("window_blocks", window_blocks)):
         if number is not None and number < 1:
