@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What winattn.torch does with tensors on a GPU, through a CUDA driver in
-software (EMULATED_CUDA, see tests/emulator/cuda.h). It knows no PyTorch, so
-that tensors in the host's memory stand for those on its device."""
+"""What winattn.torch does with tensors on a GPU, through drivers in software
+(tests/emulator): CUDA's, EMULATED_CUDA, and OpenCL's of the same device,
+EMULATED_OPENCL, which no loader knows. They know no PyTorch, so that tensors
+in the host's memory stand for those on the device."""
 import contextlib
 import ctypes
 import os
@@ -49,6 +50,7 @@ def setUpModule():
     global driver, lock
     if not DRIVER:
         raise unittest.SkipTest("EMULATED_CUDA names no driver")
+    _cuda.NVIDIA = os.environ["EMULATED_OPENCL"]
     driver = ctypes.CDLL(DRIVER)  # which is found by its name from now on
     driver.emulator_cuda_register.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     driver.emulator_cuda_forget.argtypes = [ctypes.c_void_p]

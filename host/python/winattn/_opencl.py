@@ -205,7 +205,7 @@ class Device:
     version: str  # of OpenCL, as the device says it
     memory: int  # bytes
     id: int = dataclasses.field(repr=False)  # cl_device_id
-    platform_id: int = dataclasses.field(repr=False)
+    platform_id: int = dataclasses.field(repr=False)  # 0: unknown
 
     def __str__(self) -> str:
         return f"{self.platform} / {self.name}"
@@ -249,9 +249,11 @@ def devices() -> list[Device]:
 def devices_of_driver(path: str) -> list[Device]:
     """Those that the loader may not know of, [] where there is no driver."""
     try:
-        return _devices_of(Driver(path).platforms())
+        found = _devices_of(Driver(path).platforms())
     except OSError:
         return []
+    # a loader may refuse the handle of a platform that it did not give
+    return [dataclasses.replace(device, platform_id=0) for device in found]
 
 
 def _devices_of(platforms: list[int]) -> list[Device]:
@@ -351,7 +353,9 @@ class Session:
         self.cl = load()
         self.device = device.id
         self.shares_memory = device.type == "cpu"  # with the host
-        properties = (c_void_p * 3)(_CONTEXT_PLATFORM, device.platform_id, 0)
+        properties = (c_void_p * 3)(
+            _CONTEXT_PLATFORM, device.platform_id,
+            0) if device.platform_id else None
         error = c_int32()
         self.context = self.cl.clCreateContext(
             properties, 1, (c_void_p * 1)(device.id), None, None,
