@@ -1032,7 +1032,7 @@ WINATTN_API winattn_status winattn_launch_list_create(
     const winattn_plan *plan, cl_bitfield pass, const winattn_memory *memory,
     cl_bitfield accumulate, winattn_launch_list **list);
 
-/** NULL is fine. */
+/** Frees the list and all that it points to. NULL is fine. */
 WINATTN_API void winattn_launch_list_destroy(winattn_launch_list *list);
 
 /** May the list's launches take these addresses? It must be the same tensors,

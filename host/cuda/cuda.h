@@ -16,8 +16,8 @@ typedef winattn_any_function winattn_find_function(const char *name);
  * this header. Before it, they fail. */
 WINATTN_API const char *winattn_cuda_bind(winattn_find_function *find);
 
-/* By what OpenCL's device is known again (CL_DEVICE_UUID_KHR): of CUDA's
- * device of that number. */
+/* The UUID of CUDA's device of that number; OpenCL's device has the same
+ * (CL_DEVICE_UUID_KHR). */
 WINATTN_API winattn_status winattn_cuda_uuid(int ordinal,
                                              unsigned char uuid[16]);
 

@@ -154,7 +154,7 @@ static void put_line(const char *line, size_t length, const arrays *found,
     }
 }
 
-/* Without OpenCL's kind of textures, which CUDA's driver refuses. */
+/* Leaves out OpenCL's kind of textures, which CUDA's driver refuses. */
 static void put_target(const char *line, size_t length, output *to)
 {
     size_t kept = 0;

@@ -130,7 +130,7 @@ static winattn_status load(wa_module *module, const wa_module_text *text,
 
 /* ---- What there is ---- */
 
-/* To be freed; NULL: out of memory. */
+/* The caller frees it; NULL: out of memory. */
 static char *make_key(wa_cu_device device, int version, int capability,
                       const wa_module_text *text, unsigned registers)
 {
@@ -164,7 +164,7 @@ static winattn_status read_device(wa_cu_device device, int *version,
     return WINATTN_SUCCESS;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static winattn_status find_or_load(wa_cu_device device, char **key,
                                    const wa_module_text *text,
                                    unsigned registers, wa_module **result)

@@ -95,7 +95,7 @@ winattn_status wa_check_memory(const char *name, const winattn_tensor *at,
     return WINATTN_SUCCESS;
 }
 
-/* Of a tensor of the call: in a buffer, or where the caller says. */
+/* Checks a tensor of the call, in a buffer or where the caller says. */
 static winattn_status check_tensor(const wa_buffers *buffers,
                                    winattn_tensor_name id, const char *name,
                                    const winattn_tensor *at,

@@ -6,7 +6,8 @@
 
 #include "launch/launch.h"
 
-/* Of programs and tables of this context and device. NULL: out of memory. */
+/* An empty list, of programs and tables of this context and device. NULL: out
+ * of memory. */
 winattn_launch_list *wa_list_create(cl_context context, cl_device_id device);
 
 /* Tensors in memory that OpenCL does not know: handles that stand for them,
@@ -16,7 +17,7 @@ void wa_list_place(winattn_launch_list *list, const wa_problem *problem,
                    uint64_t workspace_bytes, const winattn_memory *memory,
                    wa_buffers *buffers);
 
-/* As wa_chain_set, wa_chain_set_buffer and wa_chain_append. */
+/* What wa_chain_set, wa_chain_set_buffer and wa_chain_append do, to a list. */
 winattn_status wa_list_set(winattn_launch_list *list, cl_kernel kernel,
                            cl_uint index, size_t size, const void *value);
 winattn_status wa_list_set_buffer(winattn_launch_list *list, cl_kernel kernel,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define PAGE_BYTES 4096u
-/* Of larger ones only what is written should take memory. */
+/* Larger ones take memory only where they are written. */
 #define MOST_FILLED ((size_t)64 << 20)
 
 bool emulated_is_ptx(const char *text)
@@ -29,7 +29,7 @@ const ptx_kernel *emulated_kernel(const ptx_module *module, const char *name)
     return NULL;
 }
 
-/* As ptxas says it. */
+/* The words are those of ptxas. */
 bool emulated_fits(const ptx_kernel *kernel, const emulated_limits *most,
                    char *line, size_t line_size)
 {

@@ -73,7 +73,7 @@ typedef enum CUjit_option {
     CU_JIT_LOG_VERBOSE = 12
 } CUjit_option;
 
-/* Of CU_JIT_TARGET. */
+/* Values of CU_JIT_TARGET. */
 enum { CU_TARGET_COMPUTE_90 = 90, CU_TARGET_COMPUTE_90A = 0x10000 + 90 };
 
 typedef enum CUjitInputType { CU_JIT_INPUT_PTX = 1 } CUjitInputType;
