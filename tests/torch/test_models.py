@@ -2,6 +2,7 @@
 """accelerate: small models of others compute the same with winattn, forward
 and backward. Libraries that are not installed are skipped."""
 import copy
+import importlib
 import io
 import os
 import pathlib
@@ -111,6 +112,8 @@ class Models(unittest.TestCase):
         model.load_state_dict(state)
         one, two = result(model, x), result(other, x)
         self.near(one, two, "logits")
+        compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+        self.near(result(compiled, x), one, "logits of one graph")
         one.square().sum().backward()
         two.square().sum().backward()
         largest = max(p.grad.abs().max() for p in other.parameters()
@@ -145,6 +148,59 @@ class Models(unittest.TestCase):
     def test_transformers_v2(self):
         self.check(lambda: transformers(True))
 
+    def test_relatives_of_transformers(self):
+        """Modules with the same forward as Swin's or Swin V2's."""
+        torch.manual_seed(5)
+        x, mask = torch.randn(4, 49, 16), torch.zeros(2, 49, 49)
+        mask[1, :, 20:] = -100
+        for path, config, name in (
+                ("donut.modeling_donut_swin", "DonutSwinConfig", "DonutSwin"),
+                ("maskformer.modeling_maskformer_swin", "SwinConfig",
+                 "MaskFormerSwin"),
+                ("swin2sr.modeling_swin2sr", "Swin2SRConfig", "Swin2SR"),
+                ("clap.modeling_clap", "ClapAudioConfig", "ClapAudio")):
+            try:
+                import transformers as library
+                module = getattr(importlib.import_module(
+                    f"transformers.models.{path}"), f"{name}SelfAttention")(
+                        getattr(library, config)(), 16, 2, 7).eval()
+            except ImportError as missing:
+                self.skipTest(str(missing))
+            with self.subTest(name=name):
+                right = module(x, mask)[0]
+                report = winattn.torch.accelerate(module)
+                self.assertEqual(list(report.replaced), [""], str(report))
+                self.near(module(x, mask)[0], right, name)
+                self.near(module(hidden_states=x, attention_mask=mask)[0],
+                          right, name)
+                self.assertEqual(
+                    module(x, mask, output_attentions=True)[1].shape,
+                    (4, 2, 49, 49))
+
+    def test_torchvision_while_it_trains(self):
+        """Dropout of weights is its own, that of results winattn's too."""
+        try:
+            from torchvision.models.swin_transformer import (
+                ShiftedWindowAttention)
+        except ImportError as missing:
+            self.skipTest(str(missing))
+        x = torch.randn(1, 8, 8, 16)
+        module = ShiftedWindowAttention(16, [4, 4], [2, 2], 2,
+                                        attention_dropout=0.5)
+        runs = []
+        for accelerates in (False, True):
+            if accelerates:
+                report = winattn.torch.accelerate(module)
+            torch.manual_seed(6)
+            runs.append(module(x))
+        self.assertIn("drops weights (0.5)", str(report))
+        self.assertTrue(torch.equal(*runs))
+        module = ShiftedWindowAttention(16, [4, 4], [2, 2], 2, dropout=0.5)
+        report = winattn.torch.accelerate(module)
+        self.assertNotIn("drops weights", str(report))
+        self.assertAlmostEqual((module(x) == 0).float().mean().item(), 0.5,
+                               delta=0.1)
+
 
 class Readme(unittest.TestCase):
     def test_examples(self):
@@ -174,12 +230,44 @@ class Modules(unittest.TestCase):
         self.assertEqual(list(report.replaced), ["0"])
         self.assertLess((model(self.x) - right).abs().max(), 1e-5)
 
+    def test_layers_are_called(self):
+        """A layer may be more than its weight, as an adapter is."""
+        model = nn.Sequential(WindowAttention())
+        model[0].qkv.register_forward_hook(lambda layer, x, made: 1.5 * made)
+        right = model(self.x)
+        winattn.torch.accelerate(model)
+        self.assertLess((model(self.x) - right).abs().max(), 1e-5)
+
+    def test_names_of_arguments(self):
+        module = WindowAttention()
+        mask = torch.randn(2, 15, 15)
+        right = module(self.x, mask)
+        winattn.torch.accelerate(module)
+        self.assertLess((module(mask=mask, x=self.x) - right).abs().max(),
+                        1e-5)
+
+    def test_float64(self):
+        """Computes as before."""
+        model = nn.Sequential(WindowAttention())
+        winattn.torch.accelerate(model)
+        right = model(self.x)
+        made = model.double()(self.x.double())
+        self.assertEqual(made.dtype, torch.float64)
+        self.assertLess((made - right).abs().max(), 1e-5)
+
     def test_strangers_are_left(self):
-        """One that has the names and computes something else."""
-        model = nn.Sequential(Stranger())
+        """One that has the names and computes something else; and one that
+        nobody knows."""
+        class WindowAttention3D(nn.Module):
+            pass
+
+        model = nn.Sequential(Stranger(), WindowAttention3D())
         report = winattn.torch.accelerate(model)
         self.assertFalse(report.replaced)
         self.assertRegex(report.left["0"], "something else")
+        self.assertRegex(report.left["1"], "WindowAttention3D is not known")
+        with self.assertRaisesRegex(TypeError, "model is a function"):
+            winattn.torch.accelerate(lambda x: x)
 
     def test_dropout_of_weights(self):
         """Named, and as before while it trains."""

@@ -43,16 +43,18 @@ def _terms(module: nn.Module) -> dict[str, Any]:
 
 
 def _project(module: nn.Module, x: Tensor) -> Tensor:
-    """[..., 3, heads, D], with a bias that may be of q and v alone."""
-    weight, bias = module.qkv.weight, module.qkv.bias
-    if getattr(module, "q_bias", None) is not None:
-        between = getattr(module, "k_bias", None)
+    """[..., 3, heads, D], with a bias that may be of q and v alone. Without
+    one the layer is called, which may be more than its weight (LoRA)."""
+    if getattr(module, "q_bias", None) is None:
+        qkv = module.qkv(x)
+    else:
+        bias, between = module.qkv.bias, getattr(module, "k_bias", None)
         if between is None:
             between = torch.zeros_like(module.v_bias)
         own = torch.cat((module.q_bias, between, module.v_bias))
-        bias = own if bias is None else bias + own
-    return functional.linear(x, weight, bias).unflatten(
-        -1, (3, module.num_heads, -1))
+        qkv = functional.linear(x, module.qkv.weight,
+                                own if bias is None else bias + own)
+    return qkv.unflatten(-1, (3, module.num_heads, -1))
 
 
 def _windows(module: nn.Module, x: Tensor, mask: Tensor | None = None
@@ -88,8 +90,9 @@ def _heads(tensor: Tensor, channels: int) -> Tensor:
 
 def _self_attention(module: nn.Module, x: Tensor, mask: Tensor | None = None,
                     *others: Any, **named: Any) -> tuple[Tensor]:
-    """SwinSelfAttention and Swinv2SelfAttention of Transformers, the second
-    of which adds the mask twice."""
+    """SwinSelfAttention of Transformers, and those of its relatives. Where
+    there is a logit_scale, as in Swinv2SelfAttention, the mask is added
+    twice."""
     terms = _terms(module)
     if mask is not None and "logit_scale" in terms:
         mask = 2 * mask
@@ -126,7 +129,10 @@ _KINDS = (
     _Kind("torchvision", ("ShiftedWindowAttention",
                           "ShiftedWindowAttentionV2"),
           ("qkv", "proj", "window_size", "shift_size", "num_heads"), _map),
-    _Kind("transformers", ("SwinSelfAttention", "Swinv2SelfAttention"),
+    _Kind("transformers", ("SwinSelfAttention", "Swinv2SelfAttention",
+                           "Swin2SRSelfAttention", "DonutSwinSelfAttention",
+                           "MaskFormerSwinSelfAttention",
+                           "ClapAudioSelfAttention"),
           ("query", "key", "value", "window_size", "attention_head_size"),
           _self_attention),
     _Kind("transformers", ("SwinAttention",),
@@ -154,7 +160,7 @@ def _kind_of(module: nn.Module) -> _Kind | None:
 def _dropout(module: nn.Module) -> float:
     """The probability with which it drops weights of attention."""
     for name in ("attn_drop", "attention_dropout", "dropout"):
-        found = getattr(module, name, 0.0)
+        found = getattr(module, name, None)
         if name == "dropout" and not isinstance(found, nn.Dropout):
             continue  # torchvision's is that of the result
         if isinstance(found, (nn.Dropout, float, int)):
@@ -175,14 +181,20 @@ def _wants_more(module: nn.Module, arguments: tuple, named: dict) -> bool:
 
 # ---- Replacing them ----
 
+# of arguments, in Transformers and here
+_NAMES = {"hidden_states": "x", "attention_mask": "mask"}
+
+
 @functools.lru_cache(maxsize=None)
 def _class_of(base: type, kind: _Kind) -> type:
     def forward(self, *arguments: Any, **named: Any) -> Any:
-        x = arguments[0] if arguments else next(iter(named.values()))
-        if (x.device.type != "cpu" or self.training and _dropout(self) > 0
+        ours = {_NAMES.get(name, name): value for name, value in named.items()}
+        x = arguments[0] if arguments else ours.get("x")
+        if (x is None or x.device.type != "cpu" or x.dtype == torch.float64
+                or self.training and _dropout(self) > 0
                 or _wants_more(self, arguments, named)):
             return base.forward(self, *arguments, **named)
-        return kind.forward(self, *arguments, **named)
+        return kind.forward(self, *arguments, **ours)
 
     def reduce(self, protocol: int) -> tuple:
         return _restore, (base,), self.__dict__
@@ -205,16 +217,16 @@ def _restore(base: type) -> nn.Module:
 def _disagrees(module: nn.Module, kind: _Kind) -> str:
     """Of a class that winattn knows by its name only: why it computes
     something else, "" if it does not."""
-    tokens = module.window_size[0] * module.window_size[1]
-    weight = module.qkv.weight
-    x = torch.randn(4, tokens, weight.shape[1], dtype=weight.dtype,
-                    device=weight.device)
-    mask = torch.zeros(2, tokens, tokens, dtype=weight.dtype,
-                       device=weight.device)
-    mask[1, :, : tokens // 2] = -100
     was_training = module.training
     module.eval()
     try:
+        tokens = module.window_size[0] * module.window_size[1]
+        weight = module.qkv.weight
+        width = (weight() if callable(weight) else weight).shape[1]
+        like = _terms(module)["table"].new_empty
+        x = like(4, tokens, width).normal_()
+        mask = like(2, tokens, tokens).zero_()
+        mask[1, :, : tokens // 2] = -100
         with torch.no_grad():
             for arguments in ((x,), (x, mask)):
                 wanted = module(*arguments).float()
@@ -254,6 +266,9 @@ def accelerate(model: nn.Module) -> Report:
     attention's weights.
 
     Returns what was replaced, and what was left and why."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, and must be a "
+                        "module of PyTorch")
     report = Report({}, {})
     for name, module in list(model.named_modules()):
         if getattr(module, "is_accelerated", False):
@@ -261,10 +276,12 @@ def accelerate(model: nn.Module) -> Report:
             continue
         kind = _kind_of(module)
         if kind is None:
-            if type(module).__name__.endswith("WindowAttention"):
+            own = type(module).__name__
+            if "Attention" in own and (
+                    "Window" in own
+                    or hasattr(module, "relative_position_index")):
                 report.left[name] = (
-                    f"{type(module).__module__}.{type(module).__name__} is "
-                    "not known")
+                    f"{type(module).__module__}.{own} is not known")
             continue
         reason = ("" if kind.package == _package(module)
                   else _disagrees(module, kind))
