@@ -179,6 +179,11 @@ def _wants_more(module: nn.Module, arguments: tuple, named: dict) -> bool:
             or bool(getattr(config, "output_attentions", False)))
 
 
+def _is_known(device: torch.device) -> bool:
+    return device.type == "cpu" or (device.type == "cuda"
+                                    and not torch.version.hip)
+
+
 # ---- Replacing them ----
 
 # of arguments, in Transformers and here
@@ -190,7 +195,7 @@ def _class_of(base: type, kind: _Kind) -> type:
     def forward(self, *arguments: Any, **named: Any) -> Any:
         ours = {_NAMES.get(name, name): value for name, value in named.items()}
         x = arguments[0] if arguments else ours.get("x")
-        if (x is None or x.device.type != "cpu" or x.dtype == torch.float64
+        if (x is None or not _is_known(x.device) or x.dtype == torch.float64
                 or self.training and _dropout(self) > 0
                 or _wants_more(self, arguments, named)):
             return base.forward(self, *arguments, **named)
@@ -262,8 +267,8 @@ def accelerate(model: nn.Module) -> Report:
     before.
 
     A module that drops weights of attention (attn_drop) computes as before
-    while it trains. So does a call with tensors of a GPU, or one that wants
-    attention's weights.
+    while it trains. So does a call with tensors of a GPU that is not NVIDIA's,
+    or one that wants attention's weights.
 
     Returns what was replaced, and what was left and why."""
     if not isinstance(model, nn.Module):

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps of Swin models in PyTorch, as they are and accelerated, and
+what a call of winattn.torch costs the host.
+
+    python3 train_torch.py [--seconds S] [--side N] [--batch N]
+
+winattn's package for Python must be installed. On torch's GPU where it has one,
+else on the CPU, for which --side and --batch make the models smaller. A step is
+forward, cross entropy and backward, in fp16 on a GPU and fp32 on a CPU. Times
+are medians of steps with the device idle before and after. Tables in Markdown
+go to the standard output.
+"""
+import argparse
+import copy
+import statistics
+import sys
+import time
+
+import torch
+import torchvision
+import winattn.torch
+from torchvision.models import swin_transformer
+
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+DTYPE = torch.float16 if GPU else torch.float32
+# model, side of a picture, batch
+CASES = (("swin_t", 224, 64), ("swin_v2_t", 256, 64),
+         ("swin_v2_t_p2_w16", 256, 16))
+
+
+def make(name):
+    torch.manual_seed(1)
+    if name != "swin_v2_t_p2_w16":
+        return getattr(torchvision.models, name)()
+    return swin_transformer.SwinTransformer(
+        patch_size=[2, 2], embed_dim=96, depths=[2, 2, 6, 2],
+        num_heads=[3, 6, 12, 24], window_size=[16, 16],
+        block=swin_transformer.SwinTransformerBlockV2,
+        downsample_layer=swin_transformer.PatchMergingV2)
+
+
+def wait():
+    if GPU:
+        torch.cuda.synchronize()
+
+
+def median_of(call, seconds):
+    """Milliseconds of a call, and the most MiB that were taken."""
+    for _ in range(3):
+        call()
+    wait()
+    if GPU:
+        torch.cuda.reset_peak_memory_stats()
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < 5 or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        wait()
+        times.append(time.perf_counter() - start)
+    return (1e3 * statistics.median(times),
+            torch.cuda.max_memory_allocated() / 2 ** 20 if GPU else 0)
+
+
+def step_of(model, x, classes):
+    def step():
+        torch.nn.functional.cross_entropy(model(x).float(), classes).backward()
+        model.zero_grad(set_to_none=False)
+    return step
+
+
+def graph_of(step):
+    """The step, recorded once."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def ways(model, x, classes):
+    """Name -> step, made when it is asked for."""
+    ours = copy.deepcopy(model)
+    report = winattn.torch.accelerate(ours)
+    if not report.replaced:
+        sys.exit(str(report))
+    yield "eager", lambda: step_of(model, x, classes)
+    yield "compiled", lambda: step_of(torch.compile(model), x, classes)
+    yield "accelerated", lambda: step_of(ours, x, classes)
+    if GPU:
+        yield "accelerated, graph", lambda: graph_of(step_of(ours, x, classes))
+    yield "accelerated, compiled", lambda: step_of(torch.compile(ours), x,
+                                                   classes)
+
+
+def compare_steps(options):
+    print("| model, batch | way | ms | MiB |\n| --- | --- | --- | --- |")
+    for name, side, batch in CASES:
+        side, batch = options.side or side, options.batch or batch
+        model = make(name).to(DEVICE, DTYPE)
+        model.train()
+        x = torch.rand(batch, 3, side, side, device=DEVICE, dtype=DTYPE)
+        classes = torch.randint(0, 1000, (batch,), device=DEVICE)
+        for way, prepare in ways(model, x, classes):
+            torch._dynamo.reset()
+            took, memory = median_of(prepare(), options.seconds)
+            print(f"| {name} {side}, {batch} | {way} | {took:.2f} | "
+                  f"{memory:.0f} |", flush=True)
+
+
+def register_nothing():
+    """An operator with the arguments and the gradients of ours that returns
+    memory."""
+    from winattn.torch import _operators
+
+    tensors, options = _operators._ARGUMENTS["window"]
+    library = torch.library.Library("nothing", "DEF")
+    library.define(f"window({tensors}, {options}) -> (Tensor, Tensor)")
+    library.impl("window", lambda q, *rest: (
+        q.new_empty(q.shape), q.new_empty(q.shape[:-1], dtype=torch.float32)),
+        DEVICE.upper())
+    torch.library.register_autograd(
+        "nothing::window", _operators._differentiate("window"),
+        setup_context=_operators._save("window"), lib=library)
+    return library
+
+
+def microseconds(call):
+    """Of the host's time, with a device that has little to do."""
+    best = []
+    for _ in range(20):
+        wait()
+        start = time.perf_counter()
+        for _ in range(50):
+            call()
+        best.append((time.perf_counter() - start) / 50)
+    return 1e6 * statistics.median(best)
+
+
+def compare_calls():
+    library = register_nothing()
+    q, k, v = torch.randn(3, 4, 3, 49, 32, device=DEVICE, dtype=DTYPE)
+    bias = torch.randn(3, 49, 49, device=DEVICE, dtype=DTYPE)
+    given = (q, k, v, None, bias, None, None, None, None, None, False, [],
+             False, None)
+    print("\n| a call | operator without work, us | window_attention, us |\n"
+          "| --- | --- | --- |")
+    for differentiates in (False, True):
+        for tensor in (q, k, v, bias):
+            tensor.requires_grad_(differentiates)
+        empty, ours = (microseconds(lambda: operator(*given)) for operator in (
+            torch.ops.nothing.window, torch.ops.winattn.window_attention))
+        print(f"| {'with' if differentiates else 'without'} gradients | "
+              f"{empty:.1f} | {ours:.1f} |")
+    del library
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--side", type=int)
+    parser.add_argument("--batch", type=int)
+    options = parser.parse_args()
+    print(f"torch {torch.__version__}"
+          + (f", {torch.cuda.get_device_name()}" if GPU else ""))
+    compare_calls()
+    print()
+    compare_steps(options)
+
+
+main()
