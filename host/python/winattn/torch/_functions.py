@@ -164,7 +164,8 @@ def window_attention(
     scale         factor of Q K^T; None: 1 / sqrt(D)
     cosine        rows of Q and K are divided by their length
     logit_scale   heads numbers, in any shape; with it cosine is meant, and the
-                  factor is exp(min(logit_scale, ln 100)), as in Swin V2
+                  factor is exp(min(logit_scale, ln 100)) instead of scale, as
+                  in Swin V2
     bias          [heads, queries, keys]
     table         [entries, heads], instead of a bias: the relative position of
                   query and key chooses the entry
@@ -175,15 +176,25 @@ def window_attention(
     table_sliced  token n has the position that it would have in table_window
     mask          [masks, queries, keys], added; window w takes mask w mod
                   masks. -infinity is legal: a query that sees nothing gives 0.
-    regions       [masks, tokens], or a pair, [masks, queries] and [masks,
-                  keys]: region_value is added between different ones
+    regions       uint8 [masks, tokens], or a pair, [masks, queries] and
+                  [masks, keys]: region_value is added between different ones
     region_value  None: -100
     return_lse    the logarithms of the softmax's denominators, too
 
-    float32, float16 or bfloat16. Sums and the softmax are computed in float32.
-    Gradients: of q, k, v, bias or table, logit_scale; and through lse.
+    q, k and v are all float32, float16 or bfloat16; bias, table and mask may
+    be float32 beside them, and what is neither is cast. Sums and the softmax
+    are computed in float32. Gradients: of q, k, v, bias or table, logit_scale;
+    and through lse.
 
-    Returns o, like q, or (o, lse), lse float32 [windows, heads, queries]."""
+    Returns o [windows, heads, queries, D], in memory as q is, or (o, lse), lse
+    float32 [windows, heads, queries].
+
+    TypeError: a device, a type or a kind of tensor that is not taken.
+    InvalidArgument (a ValueError): a wrong shape, or arguments that exclude
+    each other. Unsupported (a NotImplementedError): D above 256.
+    NotImplementedError: a derivative that winattn does not compute (of mask or
+    scale, a second one, or in forward mode). OpenCLError: no device, or one
+    that fails. Nothing is computed then."""
     tensors, options = _terms(
         q, k, v, "[windows, tokens, 3, heads, D]", window=(), scale=scale,
         cosine=cosine, logit_scale=logit_scale, bias=bias, table=table,
@@ -198,7 +209,11 @@ def cosine_window_attention(
         q: Tensor, k: Optional[Tensor] = None, v: Optional[Tensor] = None, *,
         logit_scale: Tensor, **others) -> Result:
     """Swin V2's attention: window_attention with rows of Q and K of length 1
-    and the factor exp(min(logit_scale, ln 100)) of each head."""
+    and the factor exp(min(logit_scale, ln 100)) of each head.
+
+    logit_scale  heads numbers, in any shape, such as [heads, 1, 1]
+
+    All else, results and errors as for window_attention."""
     return window_attention(q, k, v, logit_scale=logit_scale, **others)
 
 
@@ -237,8 +252,11 @@ def grid_attention(
               shift brought together from opposite ends; None; or as for
               window_attention
 
-    All else as for window_attention; lse is float32 [batch, height, width,
-    heads]. Gradients: also of pad_k and pad_v."""
+    All else and errors as for window_attention. Gradients: also of pad_k and
+    pad_v.
+
+    Returns o [batch, height, width, heads, D], or (o, lse), lse float32
+    [batch, height, width, heads]."""
     _check(q=q, k=k, v=v, pad_k=pad_k, pad_v=pad_v)
     axes = q.dim() - (4 if k is None else 3)
     sizes = _each("window", window, axes)
@@ -282,7 +300,9 @@ def sliding_window_attention(
     query_offset    query i is the token i + query_offset, as with a cache of
                     keys
 
-    Types, lse and gradients as for window_attention."""
+    Types, scale, lse and errors as for window_attention. Gradients: of q, k
+    and v, and through lse. Returns o, like q, or (o, lse), lse float32 [batch,
+    heads, queries]."""
     _check(q=q, k=k, v=v)
     q, k, v = _factors(q, k, v, scale)
     for name, number in (("first_block", first_block),

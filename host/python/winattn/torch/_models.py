@@ -267,10 +267,11 @@ def accelerate(model: nn.Module) -> Report:
     before.
 
     A module that drops weights of attention (attn_drop) computes as before
-    while it trains. So does a call with tensors of a GPU that is not NVIDIA's,
-    or one that wants attention's weights.
+    while it trains. So does a call with tensors of a GPU that is not NVIDIA's
+    or in float64, or one that wants attention's weights.
 
-    Returns what was replaced, and what was left and why."""
+    Returns what was replaced, and what was left and why. TypeError: model is
+    no module."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}, and must be a "
                         "module of PyTorch")

@@ -8,9 +8,10 @@ them changes an import:
                             is called WindowAttention there
     attention               block sliding window attention (zankerx)
 
-All take float32, float16 and bfloat16 tensors of the CPU or of a GPU, with
-any strides, up to 256 channels a head and any number of tokens. Where the
-originals' gradients or masked rows are wrong, these are right."""
+All take float32, float16 and bfloat16 tensors, with any strides, up to 256
+channels a head and any number of tokens. Where the originals' gradients or
+masked rows are wrong, these are right. Results are of the shape and type of q;
+devices and errors are those of winattn.torch.window_attention."""
 from __future__ import annotations
 
 import math
@@ -28,7 +29,7 @@ __all__ = ["WindowAttention", "WindowAttentionV2", "attention",
 def flash_swin_attn_func(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
                          scale_qk: float) -> Tensor:
     """softmax(scale_qk Q K^T + bias) V for q, k, v [windows, heads, tokens, D]
-    and bias [heads, tokens, tokens] or None."""
+    and bias [heads, tokens, tokens] or None. Gradients: of q, k, v, bias."""
     return window_attention(q, k, v, bias=bias, scale=scale_qk)
 
 
@@ -40,7 +41,9 @@ def flash_win_attn_v2_func(
     logit_scale  [heads, 1, 1], a factor exp(min(logit_scale, ln 100)) of each
                  head; None: 1 / sqrt(D)
     bias         [heads, queries, keys] or None
-    mask         [windows, queries, keys] or None, added"""
+    mask         [windows, queries, keys] or None, added; without a gradient
+
+    Gradients: of q, k, v, logit_scale and bias."""
     return window_attention(q, k, v, cosine=True, logit_scale=logit_scale,
                             bias=bias, mask=mask)
 
@@ -48,7 +51,8 @@ def flash_win_attn_v2_func(
 def attention(q: Tensor, k: Tensor, v: Tensor, BS: int, WS: int,
               sm_scale: float) -> Tensor:
     """softmax(sm_scale Q K^T) V for q, k, v [batch, heads, tokens, D]. A query
-    sees the WS blocks of BS tokens that end with its own."""
+    sees the WS blocks of BS tokens that end with its own. Gradients: of q, k
+    and v."""
     return sliding_window_attention(q, k, v, BS, window_blocks=WS,
                                     scale=sm_scale)
 
@@ -128,10 +132,12 @@ class WindowAttention(nn.Module):
 
 
 class WindowAttentionV2(nn.Module):
-    """Attention of a Swin V2 block in windows that are there already; see
-    WindowAttention.
+    """Attention of a Swin V2 block in windows that are there already. Called
+    as WindowAttention is, and with its arguments, but for these:
 
-    attn_drop               must be 0 where is_flash
+    qkv_bias                the projections to q and v have a bias
+    attn_drop               dropout of weights, 0 where is_flash
+                            (NotImplementedError)
     pretrained_window_size  window that positions are scaled by; 0: its own"""
 
     def __init__(self, dim: int, window_size: tuple[int, int],
