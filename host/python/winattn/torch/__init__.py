@@ -12,12 +12,14 @@ torch.compile and torch.export take them without a graph break. Under autocast
 q, k and v are cast as those of a matrix product are. Results and gradients
 are the same in every run. Second derivatives are not computed, and refused.
 
-Tensors must be in the host's memory. An OpenCL device that is a CPU computes
-on them where they are; if there is none, they are copied to the device that
-there is, with a warning. Tensors on GPUs are refused.
+Tensors are computed on where they are: in the host's memory by an OpenCL
+device that is a CPU (if there is none, they are copied to the device that
+there is, with a warning), and on GPUs of NVIDIA through CUDA's driver, on
+PyTorch's current stream. A call whose kind is new compiles and cannot be
+captured by a graph; later ones can. Tensors on other GPUs are refused.
 
 Errors are those of winattn: TypeError, winattn.InvalidArgument,
-winattn.Unsupported, winattn.OpenCLError."""
+winattn.Unsupported, winattn.OpenCLError, winattn.Error."""
 from . import compat
 from ._functions import (cosine_window_attention, grid_attention,
                          sliding_window_attention, window_attention)
