@@ -14,8 +14,9 @@
 typedef struct argument_set {
     const call_site *site;
     const call_kind *kind;
-    level_call call; /* without tensors */
-    slot_list slots; /* the last one is the workspace */
+    level_call call;        /* without tensors */
+    slot_list slots;        /* the last one is the workspace */
+    size_t workspace_bytes; /* that the plan says */
     winattn_tensor at[MOST_SLOTS];
     cl_mem own[MOST_SLOTS + 1]; /* the buffers, and a wrong one */
     cl_command_queue queue, used_queue, other_queue;
@@ -28,8 +29,9 @@ typedef struct argument_set {
     /* the struct as it is passed */
     size_t struct_size;
     bool has_tail; /* something is set behind it */
-    bool is_null;
+    bool is_null, lacks_plan;
     bool is_spoilt;
+    bool has_spoilt_fields; /* what is no tensor */
     bool too_large; /* a tensor has more bytes than a buffer can have */
 } argument_set;
 
@@ -53,13 +55,14 @@ static void give_buffer(random_state *r, argument_set *a, size_t i, wide size)
     a->at[i].buffer = a->own[i];
 }
 
-/* Of the call as it is; how many bytes the plan says. */
-static size_t list_workspace(const argument_set *a, slot *made)
+/* Of the call as it is. */
+static void list_workspace(argument_set *a, slot *made)
 {
-    size_t size = 0;
     bool is_sure = true;
-    a->kind->workspace_size(a->site->desc, a->site->plan, &a->call, &size,
-                            &is_sure);
+    a->workspace_bytes = 0;
+    a->kind->workspace_size(a->site->desc, a->site->plan, &a->call,
+                            &a->workspace_bytes, &is_sure);
+    const size_t size = a->workspace_bytes;
     *made = (slot){.name = "workspace",
                    .place = a->kind->workspace,
                    .bytes = is_sure ? size : 0,
@@ -69,15 +72,25 @@ static size_t list_workspace(const argument_set *a, slot *made)
                    .is_optional = size == 0 || !is_sure,
                    .is_read = true,
                    .is_written = true};
-    return size;
 }
 
 static void give_workspace(random_state *r, argument_set *a)
 {
     const size_t i = a->slots.count++;
-    const size_t size = list_workspace(a, &a->slots.all[i]);
-    if (size != 0 || chance(r, 10))
-        give_buffer(r, a, i, size);
+    list_workspace(a, &a->slots.all[i]);
+    if (a->workspace_bytes != 0 || chance(r, 10))
+        give_buffer(r, a, i, a->workspace_bytes);
+}
+
+/* One that the plan cannot use: of another context, or another device. */
+static cl_command_queue wrong_queue(random_state *r, const call_site *site)
+{
+    cl_device_id devices[2] = {site->device, site->device};
+    clGetContextInfo(site->context, CL_CONTEXT_DEVICES, sizeof devices,
+                     devices, NULL);
+    return devices[1] != site->device && chance(r, 50)
+               ? standin_queue(site->context, devices[1], false)
+               : standin_queue(site->other_context, site->device, false);
 }
 
 static void give_queue(random_state *r, argument_set *a)
@@ -85,7 +98,7 @@ static void give_queue(random_state *r, argument_set *a)
     const call_site *site = a->site;
     a->out_of_order = chance(r, 40);
     a->queue = standin_queue(site->context, site->device, a->out_of_order);
-    a->other_queue = standin_queue(site->other_context, site->device, false);
+    a->other_queue = wrong_queue(r, site);
     a->used_queue = a->queue;
     a->wants_event = chance(r, 50);
     if (!chance(r, 20))
@@ -123,8 +136,10 @@ static void give_wrong_buffer(random_state *r, argument_set *a, size_t i)
     if (a->own[MOST_SLOTS])
         return;
     switch (below(r, 4)) {
-    case 0: /* a byte short */
-        if (s->is_used && s->bytes > 0 && bytes > 1 && bytes <= SIZE_MAX)
+    case 0: /* a byte short, or not wanted at all */
+        if (!s->is_used)
+            wrong = standin_buffer(context, CL_MEM_READ_WRITE, huge);
+        else if (s->bytes > 0 && bytes > 1 && bytes <= SIZE_MAX)
             wrong =
                 standin_buffer(context, CL_MEM_READ_WRITE, (size_t)bytes - 1);
         break;
@@ -164,9 +179,21 @@ static void spoil_struct(random_state *r, argument_set *a)
     }
 }
 
+/* Rather the workspace, or a tensor that the plan lacks. */
+static size_t draw_slot(random_state *r, const argument_set *a)
+{
+    const size_t count = a->slots.count, first = below(r, (cl_uint)count);
+    if (a->workspace_bytes && chance(r, 20))
+        return count - 1;
+    for (size_t i = 0; i < count; i++)
+        if (!a->slots.all[(first + i) % count].is_used && chance(r, 20))
+            return (first + i) % count;
+    return first;
+}
+
 static void spoil_arguments(random_state *r, argument_set *a)
 {
-    const size_t i = below(r, (cl_uint)a->slots.count);
+    const size_t i = draw_slot(r, a);
     a->is_spoilt = true;
     switch (below(r, 9)) {
     case 0:
@@ -186,7 +213,8 @@ static void spoil_arguments(random_state *r, argument_set *a)
         spoil_struct(r, a);
         break;
     case 6:
-        a->used_queue = chance(r, 50) ? NULL : a->other_queue;
+        a->lacks_plan = chance(r, 20);
+        a->used_queue = chance(r, 40) ? NULL : a->other_queue;
         break;
     case 7:
         if (chance(r, 50))
@@ -195,6 +223,7 @@ static void spoil_arguments(random_state *r, argument_set *a)
             a->wait_list = NULL;
         break;
     default:
+        a->has_spoilt_fields = a->kind->spoil != NULL;
         if (a->kind->spoil)
             a->kind->spoil(r, &a->call);
     }
@@ -264,7 +293,19 @@ static bool is_launched_with(cl_mem buffer)
     return false;
 }
 
-static const char *tensor_fault(const argument_set *a, size_t i)
+/* What is wrong with an argument, and how a call is refused for it. */
+typedef struct fault {
+    bool is;
+    winattn_status status;
+    const char *says; /* a part of the reason */
+    const char *what; /* of a call that is not refused */
+} fault;
+enum { MOST_FAULTS = 8 };
+
+/* All that is wrong with a tensor; only the first where that is not looked
+ * into further. Ends with one that is not. */
+static void list_faults(const argument_set *a, size_t i,
+                        fault faults[MOST_FAULTS])
 {
     const slot *s = &a->slots.all[i];
     const winattn_tensor *at = &a->at[i];
@@ -273,28 +314,107 @@ static const char *tensor_fault(const argument_set *a, size_t i)
     cl_mem_object_type type = 0;
     cl_mem_flags flags = 0;
     size_t size = 0;
-    if (!at->buffer)
-        return s->is_used && !s->is_optional ? "took a call without" : NULL;
-    if (!s->is_used)
-        return "took what the plan lacks:";
+    memset(faults, 0, MOST_FAULTS * sizeof *faults);
+    if (!at->buffer || !s->is_used) {
+        faults[0] = (fault){
+            at->buffer || (s->is_used && !s->is_optional),
+            WINATTN_INVALID_ARGUMENT, at->buffer ? "is given" : "is NULL",
+            at->buffer ? "took what the plan lacks:" : "took a call without"};
+        return;
+    }
     if (is_workspace && s->bytes == 0 && !is_launched_with(at->buffer))
-        return NULL; /* it is not looked at */
+        return; /* it is not looked at */
     clGetMemObjectInfo(at->buffer, CL_MEM_CONTEXT, sizeof owner, &owner, NULL);
     clGetMemObjectInfo(at->buffer, CL_MEM_TYPE, sizeof type, &type, NULL);
     clGetMemObjectInfo(at->buffer, CL_MEM_FLAGS, sizeof flags, &flags, NULL);
     clGetMemObjectInfo(at->buffer, CL_MEM_SIZE, sizeof size, &size, NULL);
-    if (owner != a->site->context)
-        return "took a buffer of another context:";
-    if (type != CL_MEM_OBJECT_BUFFER)
-        return "took an image:";
-    if ((s->is_written && (flags & CL_MEM_READ_ONLY) != 0) ||
-        (s->is_read && (flags & CL_MEM_WRITE_ONLY) != 0))
-        return "took a buffer that cannot be read or written:";
-    if (at->offset % s->element_bytes != 0)
-        return "took an offset that splits an element:";
-    return s->bytes > 0 && at->offset + s->bytes > size
-               ? "took too small a buffer:"
-               : NULL;
+    const fault all[] = {
+        {owner != a->site->context, WINATTN_INVALID_BUFFER, "another context",
+         "took a buffer of another context:"},
+        {type != CL_MEM_OBJECT_BUFFER, WINATTN_INVALID_BUFFER, "is no buffer",
+         "took an image:"},
+        {(s->is_written && (flags & CL_MEM_READ_ONLY) != 0) ||
+             (s->is_read && (flags & CL_MEM_WRITE_ONLY) != 0),
+         WINATTN_INVALID_BUFFER, "-only",
+         "took a buffer that cannot be read or written:"},
+        {at->offset % s->element_bytes != 0, WINATTN_INVALID_LAYOUT,
+         "the offset of", "took an offset that splits an element:"},
+        {at->offset + s->bytes > size,
+         is_workspace ? WINATTN_WORKSPACE_TOO_SMALL : WINATTN_BUFFER_TOO_SMALL,
+         "needs", "took too small a buffer:"},
+    };
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
+        if (all[n].is)
+            *faults++ = all[n];
+}
+
+/* All that is wrong with the rest of a call, likewise. */
+static void list_call_faults(const argument_set *a, fault faults[MOST_FAULTS])
+{
+    const call_kind *kind = a->kind;
+    const bool has_tail = a->has_tail && a->struct_size > kind->size;
+    const fault all[] = {
+        {a->lacks_plan, WINATTN_INVALID_ARGUMENT, " is NULL", "took no plan"},
+        {a->is_null, WINATTN_INVALID_ARGUMENT, " is NULL", "took no struct"},
+        {has_tail, WINATTN_UNSUPPORTED_PROBLEM, "version",
+         "took a later struct"},
+        {a->struct_size < kind->least || a->struct_size % sizeof(void *) != 0,
+         WINATTN_INVALID_ARGUMENT, "struct_size",
+         "took a struct that is too short"},
+        {!a->used_queue, WINATTN_INVALID_ARGUMENT, "queue is NULL",
+         "took no queue"},
+        {a->used_queue && a->used_queue != a->queue, WINATTN_INVALID_QUEUE,
+         "the queue belongs to another", "took a wrong queue"},
+        {(a->wait_count == 0) != (a->wait_list == NULL),
+         WINATTN_INVALID_ARGUMENT, "wait_list", "took a wrong wait list"},
+    };
+    memset(faults, 0, MOST_FAULTS * sizeof *faults);
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
+        if (all[n].is)
+            *faults++ = all[n];
+}
+
+/* Does the text have the word? */
+static bool has_word(const char *text, const char *word)
+{
+    static const char others[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_[]";
+    const size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at++)
+        if ((at == text || !strchr(others, at[-1])) &&
+            (!at[length] || !strchr(others, at[length])))
+            return true;
+    return false;
+}
+
+/* Is there something wrong for which the call is refused with this status and
+ * reason, which names a tensor? */
+static bool is_refused_rightly(const argument_set *given,
+                               winattn_status status, const char *reason)
+{
+    static const char *const of_several[] = {
+        "d_logit_scale is given, but logit_scale is NULL",
+        "no output is given"};
+    fault faults[MOST_FAULTS];
+    argument_set whole = *given, *a = &whole;
+    slot *workspace = &a->slots.all[a->slots.count - 1];
+    workspace->bytes = a->workspace_bytes; /* if this pass needs it */
+    workspace->is_optional = a->workspace_bytes == 0;
+    for (int i = 0; i < 2 && status == WINATTN_INVALID_ARGUMENT; i++)
+        if (strcmp(reason, of_several[i]) == 0)
+            return true;
+    list_call_faults(a, faults);
+    for (size_t n = 0; faults[n].is; n++)
+        if (faults[n].status == status && strstr(reason, faults[n].says))
+            return true;
+    for (size_t i = 0; i < a->slots.count; i++) {
+        list_faults(a, i, faults);
+        for (size_t n = 0; faults[n].is; n++)
+            if (faults[n].status == status && strstr(reason, faults[n].says) &&
+                has_word(reason, a->slots.all[i].name))
+                return true;
+    }
+    return false;
 }
 
 /* Each launch waits for the one before, or the queue does that; the first
@@ -328,35 +448,31 @@ static void check_success(const argument_set *a, cl_event event,
 {
     const call_kind *kind = a->kind;
     const size_t launches = standin_launches(NULL);
+    fault faults[MOST_FAULTS];
     if (winattn_last_reason()[0])
         report("success with a reason:", winattn_last_reason());
     if (a->wants_event && !event)
         report("success without the event", "");
-    const bool has_tail = a->has_tail && a->struct_size > kind->size;
-    if (a->is_null || has_tail || a->struct_size < kind->least ||
-        a->struct_size % sizeof(void *) != 0)
-        report("took a struct that is too short or too long", "");
-    if (a->used_queue != a->queue)
-        report("took a wrong queue", "");
-    if ((a->wait_count == 0) != (a->wait_list == NULL))
-        report("took a wrong wait list", "");
+    list_call_faults(a, faults);
+    if (faults[0].is)
+        report(faults[0].what, "");
     if (kind->is_empty && kind->is_empty(a->site->desc, &a->call)) {
         if (launches != 0)
             report("launches though there is nothing to compute", "");
         return; /* no tensor is looked at */
     }
     for (size_t i = 0; i < a->slots.count; i++) {
-        const char *fault = tensor_fault(a, i);
+        list_faults(a, i, faults);
         counts->tensors++;
-        if (fault)
-            report(fault, a->slots.all[i].name);
+        if (faults[0].is)
+            report(faults[0].what, a->slots.all[i].name);
     }
-    const char *fault = chain_fault(a, event);
-    if (!fault)
-        fault = kind->fault(a->site->desc, &a->call,
+    const char *wrong = chain_fault(a, event);
+    if (!wrong)
+        wrong = kind->fault(a->site->desc, &a->call,
                             launches == kind->most_launches);
-    if (fault)
-        report(fault, "");
+    if (wrong)
+        report(wrong, "");
 }
 
 static void check_failure(const argument_set *a, winattn_status status,
@@ -374,6 +490,9 @@ static void check_failure(const argument_set *a, winattn_status status,
         report("a failure with an event", "");
     if (!a->is_spoilt && !a->too_large && !ran_out)
         report("a right call was refused:", reason);
+    else if (!ran_out && !a->has_spoilt_fields &&
+             !is_refused_rightly(a, status, reason))
+        report("a call was refused for nothing that is wrong:", reason);
 }
 
 static void release(argument_set *a)
@@ -405,8 +524,8 @@ void call_and_check(random_state *r, const call_site *site,
     standin_forget();
     standin_drivers.most_launches = kind->most_launches;
     const winattn_status status = kind->enqueue(
-        site->plan, a.used_queue, a.is_null ? NULL : raw, a.wait_count,
-        a.wait_list, a.wants_event ? &event : NULL);
+        a.lacks_plan ? NULL : site->plan, a.used_queue, a.is_null ? NULL : raw,
+        a.wait_count, a.wait_list, a.wants_event ? &event : NULL);
     standin_drivers.most_launches = 0;
     free(raw);
     counts->calls++;

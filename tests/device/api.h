@@ -5,7 +5,7 @@
 
 #include "kit/runner.h"
 
-extern const test_group api_plans, api_shapes, api_refusals, api_grids,
-    api_backward, api_order, api_threads;
+extern const test_group api_plans, api_shapes, api_grids, api_backward,
+    api_order, api_threads;
 
 #endif

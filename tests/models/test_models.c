@@ -322,31 +322,17 @@ static int use_in_child(const void *data)
     return 0;
 }
 
+/* Campaigns have wrong tensors. */
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
     random_model m = some_model();
     model_run *r = &m.run;
-#define REFUSED(field, value, status, culprit)                                \
-    do {                                                                      \
-        winattn_model_call bad = r->call;                                     \
-        bad.field = value;                                                    \
-        assert_status(winattn_enqueue_model(r->model, device.queue, &bad, 0,  \
-                                            NULL, NULL),                      \
-                      status, culprit);                                       \
-    } while (0)
-    REFUSED(struct_size, 3, WINATTN_INVALID_ARGUMENT, "struct_size");
-    REFUSED(pictures.buffer, NULL, WINATTN_INVALID_ARGUMENT, "pictures");
-    REFUSED(pictures.offset, 1 << 20, WINATTN_BUFFER_TOO_SMALL, "pictures");
-    REFUSED(deviation[0], NAN, WINATTN_INVALID_ARGUMENT, "deviation[0]");
-    REFUSED(logits.offset, 1 << 20, WINATTN_BUFFER_TOO_SMALL, "logits");
-    REFUSED(maps[1].buffer, r->logits.at.buffer, WINATTN_BUFFER_TOO_SMALL,
-            "maps[1]");
-    REFUSED(maps[3], r->logits.at, WINATTN_INVALID_ARGUMENT, "maps[3]");
-    REFUSED(workspace.buffer, NULL, WINATTN_INVALID_ARGUMENT, "workspace");
-    REFUSED(workspace.buffer, r->logits.at.buffer, WINATTN_WORKSPACE_TOO_SMALL,
-            "workspace");
-#undef REFUSED
+    winattn_model_call bad = r->call;
+    bad.deviation[0] = NAN;
+    assert_status(
+        winattn_enqueue_model(r->model, device.queue, &bad, 0, NULL, NULL),
+        WINATTN_INVALID_ARGUMENT, "deviation[0]");
     winattn_model_call none = r->call;
     memset(none.maps, 0, sizeof none.maps);
     none.logits.buffer = none.features.buffer = NULL;
@@ -362,9 +348,6 @@ static void wrong_calls_are_refused(void **state)
                   0, "");
     assert_in_range(needed, 1000, 262144);
     assert_string_equal(text, "model: ");
-    cl_uint shape[4];
-    assert_status(winattn_model_map_shape(r->model, 3, shape),
-                  WINATTN_INVALID_ARGUMENT, "stage 3");
     model_free(&m);
     tensors_free();
 }
