@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/planner.h"
+#include "kit/plan_legal.h"
 #include "session/session.h"
 
 #define MOST_STEPS 1000000u /* of a planner */
@@ -102,38 +102,43 @@ static void check_tensors(const winattn_desc *desc)
     }
 }
 
-static void check_step_count(const char *pass, uint64_t steps)
-{
-    char text[64];
-    snprintf(text, sizeof text, "%s, %llu", pass, (unsigned long long)steps);
-    if (steps > MOST_STEPS)
-        report("a planner took many steps:", text);
-}
-
-/* Plans again without the device, since the library's interface does not say
- * how many shapes were looked at. */
-static void check_steps(const winattn_desc *desc, cl_context context,
-                        cl_device_id id)
+/* Of a pass, if there is one. */
+static void check_plan(const wa_problem *p, const wa_device *device,
+                       wa_pass pass)
 {
     static const wa_exclusions none;
+    wa_plan plan;
+    char steps[64];
+    if (!p->passes[pass])
+        return;
+    const winattn_status status = wa_plan_make(p, device, pass, &none, &plan);
+    snprintf(steps, sizeof steps, "%llu", (unsigned long long)plan.visited);
+    if (plan.visited > MOST_STEPS)
+        report("a planner took many steps:", steps);
+    const char *broken =
+        status == WINATTN_SUCCESS ? broken_plan(p, device, &plan) : NULL;
+    if (broken)
+        report("a plan is not legal:", broken);
+}
+
+/* Plans again without the device, since the library's interface says neither
+ * how many shapes were looked at nor how a launch is cut; for its own matrix
+ * unit and for each other that it could have. */
+static void check_plans(const winattn_desc *desc, cl_context context,
+                        cl_device_id id)
+{
     wa_problem problem;
     wa_session *session;
-    wa_plan plan;
-    wa_plan backward;
+    wa_device device;
     if (wa_problem_read(desc, &problem) != WINATTN_SUCCESS ||
         wa_session_acquire(context, id, &session) != WINATTN_SUCCESS) {
         report("what was planned cannot be planned again", "");
         return;
     }
-    const wa_device *found = wa_session_device(session);
-    if (problem.passes[WA_FORWARD]) {
-        wa_plan_make(&problem, found, WA_FORWARD, &none, &plan);
-        check_step_count("forward", plan.visited);
-    }
-    if (problem.passes[WA_BACKWARD]) {
-        wa_plan_make(&problem, found, WA_BACKWARD, &none, &backward);
-        check_step_count("backward", backward.visited);
-    }
+    for (size_t u = 0;
+         device_with_unit(wa_session_device(session), u, &device); u++)
+        for (int pass = 0; pass < WA_PASSES; pass++)
+            check_plan(&problem, &device, (wa_pass)pass);
     wa_session_release(session);
 }
 
@@ -142,7 +147,7 @@ static void check(const level_desc *desc, const void *plan, cl_context context,
 {
     (void)plan;
     check_tensors(&desc->u.core);
-    check_steps(&desc->u.core, context, device);
+    check_plans(&desc->u.core, context, device);
 }
 
 /* ---- Calls ---- */

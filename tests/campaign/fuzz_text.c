@@ -50,6 +50,7 @@ static void make_plan(unsigned which)
     void *plan;
     EXPECT(levels->create(&desc, &desc.u.core, context, id, &plan) == 0,
            winattn_last_reason());
+    levels->check(&desc, plan, context, id);
     for (size_t i = 0; i < levels->kind_count; i++) {
         const call_kind *kind = &levels->kinds[i];
         level_call call;

@@ -5,7 +5,6 @@
 
 #include "kit/shapes.h"
 #include "plan_groups.h"
-#include "plan_legal.h"
 #include "plan_made.h"
 
 /* Demanded shapes, most of which cl/matrix/backward_matrix.cl and, of two

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is chosen for devices that nobody here owns stands in a table, and is
- * legal for what people run and for problems drawn at random, with each tier.
- */
+ * legal for what people run, with each tier. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,10 +8,7 @@
 #include "base/text.h"
 #include "kit/workloads.h"
 #include "plan_groups.h"
-#include "plan_legal.h"
 #include "plan_made.h"
-
-#define RANDOM_CASES 40
 
 /* ---- The table ---- */
 
@@ -167,23 +163,8 @@ static void known_problems(void **state)
     assert_true(check_rows(map_rows, map_count) > 1000);
 }
 
-static void random_problems(void **state)
-{
-    (void)state;
-    for (int seed = 1; seed <= RANDOM_CASES; seed++) {
-        const test_case made[] = {
-            case_random(seed, WINATTN_TIER_AUTO),
-            case_random_backward(seed, WINATTN_TIER_AUTO),
-            case_random_grid(seed, WINATTN_TIER_AUTO, PASS_FORWARD),
-            case_random_grid(seed, WINATTN_TIER_AUTO, PASS_BACKWARD)};
-        for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-            assert_true(check_case(&made[i]) > 0);
-    }
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(table),
     cmocka_unit_test(known_problems),
-    cmocka_unit_test(random_problems),
 };
 const test_group plan_choices = TEST_GROUP(NULL, tests);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "plan_groups.h"
-#include "plan_legal.h"
 #include "plan_made.h"
 
 /* Work-groups have one head block, a block of rows of a head, unless more than

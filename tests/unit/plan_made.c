@@ -92,17 +92,11 @@ winattn_tier best_tier(const wa_problem *p, const wa_device *device,
                : WINATTN_TIER_LOCAL;
 }
 
-bool has_define(const char *defines, const char *name, unsigned value)
+void assert_legal(const wa_problem *p, const wa_device *device,
+                  const wa_plan *plan, const char *what)
 {
-    char text[64];
-    snprintf(text, sizeof text, "-D%s=%u ", name, value);
-    return strstr(defines, text) != NULL;
-}
-
-uint32_t define_of(const char *defines, const char *name)
-{
-    char text[64];
-    snprintf(text, sizeof text, "-D%s=", name);
-    const char *at = strstr(defines, text);
-    return at ? (uint32_t)strtoul(at + strlen(text), NULL, 10) : 0;
+    const char *broken = broken_plan(p, device, plan);
+    if (broken)
+        fail_msg("%s on %s: not %s\n%s", what, device->name, broken,
+                 plan->step[wa_main_step(plan->pass)].defines);
 }

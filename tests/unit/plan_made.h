@@ -7,6 +7,7 @@
 #include "device/matrix_unit.h"
 #include "kit/asserts.h"
 #include "kit/devices.h"
+#include "kit/plan_legal.h"
 #include "plan/planner.h"
 
 /* The made-up devices with their matrix units, as wa_device_query adds them,
@@ -46,8 +47,8 @@ bool suits_matrix(const wa_problem *p, const wa_device *device, wa_pass pass);
 winattn_tier best_tier(const wa_problem *p, const wa_device *device,
                        wa_pass pass);
 
-bool has_define(const char *defines, const char *name, unsigned value);
-/* 0 if the options do not have it. */
-uint32_t define_of(const char *defines, const char *name);
+/* what: the problem, in a failure. */
+void assert_legal(const wa_problem *p, const wa_device *device,
+                  const wa_plan *plan, const char *what);
 
 #endif

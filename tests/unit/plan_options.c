@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "plan_groups.h"
-#include "plan_legal.h"
 #include "plan_made.h"
 
 /* ---- Words ---- */

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "plan/tuning.h"
 #include "plan_groups.h"
-#include "plan_legal.h"
 #include "plan_made.h"
 
 static const char *parsed_row(const char *text, wa_tuned_row *row)

@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "plan_groups.h"
-#include "plan_legal.h"
 #include "plan_made.h"
 
 /* NVIDIA's from compute capability 8.0 on have a unit that was run. */

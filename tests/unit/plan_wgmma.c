@@ -5,7 +5,6 @@
 
 #include "plan/family.h"
 #include "plan_groups.h"
-#include "plan_legal.h"
 #include "plan_made.h"
 
 /* Of a sliding problem, of windows, and of windows on a map. */

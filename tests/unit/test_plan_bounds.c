@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Planning takes a bounded number of steps, whatever the size of a window: the
  * searches look at so many shapes and sizes of blocks at most, on every device
- * of the table; and what they choose is legal. */
+ * of the table; and what they choose is legal. Campaigns have random
+ * problems. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,6 @@
 #include "family/matrix_tiling.h"
 #include "kit/shapes.h"
 #include "launch/bias_table.h"
-#include "plan_legal.h"
 #include "plan_made.h"
 
 /* Of a plan of one pass; they take some 20 ms. */
@@ -17,29 +17,12 @@
 #define MOST_TOKENS 0x7fffffff
 
 static const wa_exclusions none;
-static uint64_t most_seen; /* steps */
-
-/* ---- Devices ---- */
-
-/* The i-th made-up device with its own matrix unit and then with each other
- * that it could have. False: there are no more. */
-static bool device_with_unit(size_t i, size_t number, wa_device *device)
-{
-    *device = devices[i];
-    for (size_t u = 0; number > 0 && u < WA_MATRIX_UNITS; u++)
-        if (&wa_matrix_units[u] != devices[i].matrix_unit &&
-            wa_matrix_unit_suits(&wa_matrix_units[u], &devices[i]) &&
-            --number == 0)
-            device->matrix_unit = &wa_matrix_units[u];
-    return number == 0;
-}
 
 /* ---- What must hold ---- */
 
 static void check_steps(uint64_t steps, winattn_status status,
                         const wa_device *device, const char *what)
 {
-    most_seen = steps > most_seen ? steps : most_seen;
     if (steps > MOST_STEPS)
         fail_msg("%s on %s, unit %s: %llu steps", what, device->name,
                  device->matrix_unit ? device->matrix_unit->name : "none",
@@ -114,7 +97,7 @@ static void plan_everywhere(const wa_problem *p, size_t i, const char *what)
     const bool has_unit =
         p->tier == WINATTN_TIER_AUTO || p->tier == WINATTN_TIER_MATRIX;
     wa_device device;
-    for (size_t u = 0; device_with_unit(i, u, &device); u++)
+    for (size_t u = 0; device_with_unit(&devices[i], u, &device); u++)
         if (u == 0 || has_unit)
             plan_all(p, &device, what);
 }
@@ -128,93 +111,6 @@ static void large_windows(void **state)
             for (size_t d = 0; d < made_up_count; d++)
                 plan_everywhere(&p, d, large[i]);
         }
-}
-
-/* ---- Random problems of all sizes ---- */
-
-/* From 1 to `most`, as often between 2^n and 2^(n + 1) for each n, and often
- * just there, where blocks are even or are not. */
-static int size_up_to(random_state *r, int most)
-{
-    int log2 = 0;
-    while (log2 < 30 && most >> (log2 + 1) != 0)
-        log2++;
-    unsigned size = 1u << random_int(r, 0, log2);
-    if (random_int(r, 0, 1))
-        size += random_bits(r) % size;
-    else if (size > 1)
-        size += (unsigned)random_int(r, -1, 2);
-    return size < (unsigned)most ? (int)size : most;
-}
-
-/* Maps have up to 8 windows along each axis. */
-static void stretch_grid(random_state *r, test_case *c)
-{
-    int left = MOST_TOKENS;
-    for (int a = 0; a < c->grid; a++) {
-        const int window = size_up_to(r, left);
-        const int most = MOST_TOKENS / window;
-        const int windows = random_int(r, 1, most < 8 ? most : 8);
-        c->window[a] = window;
-        c->size[a] =
-            windows * window - (int)(random_bits(r) % (unsigned)window);
-        c->shift[a] = random_int(r, 0, 1) ? window / 2 : 0;
-        c->periodic[a] = c->table[a] = 0;
-        left /= window;
-    }
-    c->sliced = c->entries = 0;
-    case_derive(c);
-}
-
-/* A case of any other generator, with sizes of its own. */
-static test_case random_problem(random_state *r, int seed)
-{
-    static const int windows[] = {0, 1, 3, 64, 4096, 1000000};
-    const int pass = random_int(r, PASS_FORWARD, PASS_BACKWARD);
-    test_case c = seed % 4 ? case_random(seed, WINATTN_TIER_AUTO)
-                           : case_random_grid(seed, WINATTN_TIER_AUTO, pass);
-    c.pass = pass;
-    c.tier = random_int(r, WINATTN_TIER_AUTO, WINATTN_TIER_MATRIX);
-    c.tf32 = c.dtype == WINATTN_FP32 && random_int(r, 0, 1);
-    if (c.grid) {
-        stretch_grid(r, &c);
-        return c;
-    }
-    c.windows = windows[random_int(r, 0, 5)];
-    c.queries = size_up_to(r, MOST_TOKENS);
-    c.keys = random_int(r, 0, 1) ? c.queries : size_up_to(r, MOST_TOKENS);
-    if (c.variant == WINATTN_SLIDING)
-        c.query_offset %= MOST_TOKENS - c.queries + 1;
-    if (c.block)
-        c.block = size_up_to(r, MOST_TOKENS);
-    if ((uint64_t)c.queries * (uint64_t)c.keys > MOST_TOKENS) {
-        c.bias = TERM_NONE; /* such planes are not */
-        c.mask = case_mask_is_array(&c) ? TERM_REGIONS : c.mask;
-    }
-    return c;
-}
-
-static void random_windows(void **state)
-{
-    (void)state;
-    random_state r = random_seeded(1);
-    size_t planned = 0, large_ones = 0;
-    for (size_t i = 0; i < 1600; i++) {
-        const test_case c = random_problem(&r, (int)i);
-        const winattn_desc d = case_desc(&c);
-        char text[512];
-        wa_problem p;
-        if (wa_problem_read(&d, &p) != WINATTN_SUCCESS)
-            continue;
-        planned++;
-        large_ones += p.queries > 65536 || p.keys > 65536;
-        case_print(&c, text, sizeof text);
-        plan_everywhere(&p, i % made_up_count, text);
-    }
-    printf("%u problems, %u of them large; %llu steps at most\n",
-           (unsigned)planned, (unsigned)large_ones,
-           (unsigned long long)most_seen);
-    assert_true(planned > 1000 && large_ones > 500);
 }
 
 /* ---- Visitors ---- */
@@ -305,8 +201,9 @@ static void large_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(even_sizes),     cmocka_unit_test(large_windows),
-        cmocka_unit_test(random_windows), cmocka_unit_test(visits_are_steps),
+        cmocka_unit_test(even_sizes),
+        cmocka_unit_test(large_windows),
+        cmocka_unit_test(visits_are_steps),
         cmocka_unit_test(large_tables),
     };
     find_units();
