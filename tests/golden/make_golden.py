@@ -3,8 +3,8 @@
 
     python3 make_golden.py OUTPUT_FOLDER
 
-Everything is computed by PyTorch and torchvision in double precision. Their
-versions go to OUTPUT_FOLDER/versions.txt. The vectors in this folder were made
+Everything is computed by PyTorch in double precision. Versions go to
+OUTPUT_FOLDER/versions.txt. The vectors in this folder were made
 with the versions named there.
 """
 import math
@@ -14,7 +14,6 @@ import sys
 import numpy
 import torch
 import torch.nn.functional as F
-from torchvision.models.swin_transformer import shifted_window_attention
 
 from common import write_versions
 
@@ -26,59 +25,6 @@ torch.set_default_dtype(torch.float64)
 def save(case, name, tensor):
     array = tensor.detach().cpu().numpy()
     numpy.save(out / f"{case}_{name}.npy", numpy.ascontiguousarray(array))
-
-
-def windows_of(image, window, shift):
-    """[B, H, W, C] -> [B * windows, tokens, C], after the cyclic shift."""
-    b, h, w, c = image.shape
-    x = torch.roll(image, (-shift[0], -shift[1]), (1, 2))
-    x = x.view(b, h // window[0], window[0], w // window[1], window[1], c)
-    return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, window[0] * window[1], c)
-
-
-def regions_of(size, window, shift):
-    """Region numbers [windows, tokens] of a shifted map (Swin, figure 4)."""
-    def bands(n, win, s):
-        i = torch.arange(n)
-        return torch.where(i < n - win, 0, torch.where(i < n - s, 1, 2))
-    rows = bands(size[0], window[0], shift[0])
-    columns = bands(size[1], window[1], shift[1])
-    ids = (3 * rows[:, None] + columns[None, :])[None, :, :, None]
-    return windows_of(ids, window, (0, 0))[..., 0].to(torch.uint8)
-
-
-def swin(case, cosine, seed):
-    """torchvision's window attention, with an identity projection so that its
-    output is the attention's; height and width of the map differ."""
-    torch.manual_seed(seed)
-    size, window, shift, heads, dim = (14, 21), (7, 7), (3, 3), 2, 8
-    channels = heads * dim
-    tokens = window[0] * window[1]
-    x = torch.randn(2, *size, channels)
-    weight = torch.randn(3 * channels, channels) / math.sqrt(channels)
-    bias = torch.randn(3 * channels)
-    position_bias = torch.randn(1, heads, tokens, tokens)
-    logit_scale = None
-    if cosine:
-        # one below and one above the clamp to ln 100; both exact in fp32
-        logit_scale = torch.tensor([2.25, 5.0]).view(heads, 1, 1)
-    result = shifted_window_attention(
-        x, weight, torch.eye(channels), position_bias, list(window), heads,
-        list(shift), qkv_bias=bias.clone(), proj_bias=torch.zeros(channels),
-        logit_scale=logit_scale, training=False)
-    if cosine:  # torchvision drops the bias of the keys
-        bias = bias.clone()
-        bias[channels:2 * channels] = 0
-    qkv = windows_of(F.linear(x, weight, bias), window, shift)
-    qkv = qkv.view(-1, tokens, 3, heads, dim).permute(2, 0, 3, 1, 4)
-    o = windows_of(result, window, shift).view(-1, tokens, heads, dim)
-    for name, tensor in zip("qkv", qkv):
-        save(case, name, tensor)
-    save(case, "bias", position_bias[0])
-    save(case, "regions", regions_of(size, window, shift))
-    save(case, "o", o.permute(0, 2, 1, 3))
-    if cosine:
-        save(case, "logit_scale", logit_scale.view(heads).float())
 
 
 def sliding(case, queries, keys, block, window, offset, seed, scale):
@@ -149,11 +95,9 @@ CASES = (
     (gradients, "gradients_dot", "dot", 5),
     (gradients, "gradients_cosine", "cosine", 6),
     (gradients, "gradients_sliding", "sliding", 7),
-    (swin, "swin_v1", False, 1),
-    (swin, "swin_v2", True, 2),
     (sliding, "sliding", 75, 75, 16, 2, 0, 3, 0.3),
     (sliding, "sliding_cache", 20, 75, 16, 3, 55, 4, 0.25),
 )
 for make, case, *arguments in CASES:
     make(case, *arguments)
-write_versions(out / "versions.txt", ("torch", "torchvision", "numpy"))
+write_versions(out / "versions.txt", ("torch", "numpy"))
