@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/text.h"
 #include "calls.h"
 #include "kit/devices.h"
 #include "standin.h"
@@ -166,11 +167,16 @@ static void check_description(const void *plan)
 {
     static char text[1 << 18];
     static const char label[] = "ocal bytes";
+    char own[64];
     size_t needed = 0;
     if (made.of->describe(plan, sizeof text, text, &needed) !=
             WINATTN_SUCCESS ||
         needed != strlen(text) + 1)
         report("describe:", winattn_last_reason());
+    snprintf(own, sizeof own, "device: %.8s", device->name);
+    wa_make_plain(own, "");
+    if (text_starts(text, "device: ") && !text_starts(text, own))
+        report("a plan for another device:", text);
     if (text[0] && text[needed - 2] != '\n')
         report("the description is cut", "");
     for (const char *at = text; (at = strstr(at, label)) != NULL;) {

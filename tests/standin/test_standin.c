@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The stand-in for OpenCL itself: its devices are those that were made up, and
- * it finds what a driver would. How it reads kernels is compared with plans in
- * test_planned_sources and test_models_sources; failures, builds and
- * binaries are looked at in test_verdicts and test_bounds. */
+ * it finds what a driver would; campaigns run plans on all. How it reads
+ * kernels is compared with plans in test_planned_sources and
+ * test_models_sources; failures, builds and binaries are looked at in
+ * test_verdicts and test_bounds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,101 +65,6 @@ static void test_devices_are_found_again(void **state)
     (void)state;
     for (size_t i = 0; i < made_up_count; i++)
         check_device(&made_up_devices[i]);
-}
-
-/* ---- Plans ---- */
-
-static void check_plan(const wa_device *device, const winattn_desc *desc)
-{
-    const cl_device_id id = standin_device(device);
-    const cl_context context = standin_context(1, &id);
-    const cl_command_queue queue = standin_queue(context, id, true);
-    const cl_mem memory =
-        standin_buffer(context, CL_MEM_READ_WRITE, (size_t)1 << 40);
-    const winattn_tensor all = {memory, 0};
-    winattn_plan *plan;
-    cl_event event;
-    winattn_forward f = {
-        .struct_size = sizeof f, .q = all, .k = all, .v = all, .o = all};
-    winattn_backward b = {.struct_size = sizeof b,
-                          .q = all,
-                          .k = all,
-                          .v = all,
-                          .d_o = all,
-                          .dq = all,
-                          .dk = all,
-                          .dv = all};
-    f.workspace = b.workspace = all;
-    if (winattn_plan_create(context, id, desc, &plan) != WINATTN_SUCCESS)
-        fail_msg("%s: %s", device->name, winattn_last_reason());
-    const size_t before = standin_launches(NULL);
-    assert_int_equal(winattn_enqueue_forward(plan, queue, &f, 0, NULL, &event),
-                     WINATTN_SUCCESS);
-    clReleaseEvent(event);
-    assert_true(standin_launches(NULL) > before);
-    if (winattn_enqueue_backward(plan, queue, &b, 0, NULL, &event) !=
-        WINATTN_SUCCESS)
-        fail_msg("%s: %s", device->name, winattn_last_reason());
-    clReleaseEvent(event);
-    winattn_plan_destroy(plan);
-    clReleaseMemObject(memory);
-    clReleaseCommandQueue(queue);
-    clReleaseContext(context);
-    assert_null(standin_alive());
-    assert_null(standin_wrong(NULL));
-}
-
-/* Every kernel of a plan is one that the device can launch. */
-static void test_plans_run(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < made_up_count; i++)
-        for (int dtype = 0; dtype < 3; dtype++)
-            for (int variant = 0; variant < 2; variant++) {
-                winattn_desc desc = {.struct_size = sizeof desc};
-                if (made_up_devices[i].loop_limit)
-                    continue; /* refuses large windows */
-                desc.variant = (winattn_variant)variant;
-                desc.dtype = (winattn_dtype)dtype;
-                desc.windows = 100;
-                desc.heads = 4;
-                desc.queries = desc.keys = 49;
-                desc.head_dim = 32;
-                desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
-                check_plan(&made_up_devices[i], &desc);
-                desc.queries = desc.keys = 300;
-                check_plan(&made_up_devices[i], &desc);
-            }
-}
-
-/* Two devices of two platforms in one context. */
-static void test_several_devices(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"H200", "PoCL"};
-    cl_device_id ids[2];
-    winattn_plan *plans[2];
-    const winattn_desc desc = {.struct_size = sizeof desc,
-                               .windows = 4,
-                               .heads = 2,
-                               .queries = 49,
-                               .keys = 49,
-                               .head_dim = 32};
-    for (int i = 0; i < 2; i++)
-        ids[i] = standin_device(made_up_device(names[i]));
-    const cl_context context = standin_context(2, ids);
-    for (int i = 0; i < 2; i++) {
-        char text[64];
-        assert_int_equal(
-            winattn_plan_create(context, ids[i], &desc, &plans[i]), 0);
-        winattn_plan_describe(plans[i], sizeof text, text, NULL);
-        assert_ptr_equal(strstr(text, names[i]), text + strlen("device: "));
-    }
-    for (int i = 0; i < 2; i++)
-        winattn_plan_destroy(plans[i]);
-    clReleaseContext(context);
-    assert_null(standin_alive());
-    assert_null(standin_wrong(NULL));
 }
 
 /* ---- Odd devices ---- */
@@ -448,10 +354,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_devices_are_found_again, start),
-        cmocka_unit_test_setup(test_several_devices, start),
         cmocka_unit_test_setup(test_useless_devices_are_refused, start),
         cmocka_unit_test_setup(test_units_are_not_zero, start),
-        cmocka_unit_test_setup(test_plans_run, start),
         cmocka_unit_test_setup(test_first_launches, start),
         cmocka_unit_test_setup(test_drivers, start),
         cmocka_unit_test_setup(test_wrong_is_found, start),
