@@ -4,7 +4,6 @@
  *
  *   test_models TIER */
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,56 +260,6 @@ static void odd_memory_is_used(void **state)
     free(memory);
 }
 
-/* A queue and a run of its own, the model shared; no cmocka in here. */
-typedef struct worker {
-    pthread_t thread;
-    const winattn_model *model;
-    const model_run *run;
-    bool failed;
-} worker;
-
-static void *use_model(void *argument)
-{
-    worker *w = argument;
-    cl_int error;
-    cl_command_queue queue =
-        clCreateCommandQueue(device.context, device.id, 0, &error);
-    /* all at once, so that threads meet */
-    for (int round = 0; round < 30 && !w->failed; round++)
-        w->failed = winattn_enqueue_model(w->model, queue, &w->run->call, 0,
-                                          NULL, NULL) != WINATTN_SUCCESS;
-    w->failed = clFinish(queue) != CL_SUCCESS || w->failed;
-    clReleaseCommandQueue(queue);
-    return NULL;
-}
-
-/* They compute what one alone computes. */
-static void threads_share_a_model(void **state)
-{
-    enum { WORKERS = 3 };
-    (void)state;
-    random_model alone = some_model(), models[WORKERS];
-    worker workers[WORKERS];
-    run_enqueue(&alone.run, device.queue);
-    for (int i = 0; i < WORKERS; i++) {
-        models[i] = some_model();
-        workers[i] = (worker){.model = alone.run.model, .run = &models[i].run};
-    }
-    for (int i = 0; i < WORKERS; i++)
-        assert_int_equal(
-            pthread_create(&workers[i].thread, NULL, use_model, &workers[i]),
-            0);
-    for (int i = 0; i < WORKERS; i++)
-        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
-    for (int i = 0; i < WORKERS; i++) {
-        assert_false(workers[i].failed);
-        assert_same(&models[i].run.logits, &alone.run.logits);
-        model_free(&models[i]);
-    }
-    model_free(&alone);
-    tensors_free();
-}
-
 /* In a child of fork; 0, or which call went wrong. */
 static int use_in_child(const void *data)
 {
@@ -416,7 +365,6 @@ int main(int count, char **arguments)
         cmocka_unit_test(pictures_of_all_kinds),
         cmocka_unit_test(outputs_are_independent),
         cmocka_unit_test(odd_memory_is_used),
-        cmocka_unit_test(threads_share_a_model),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(a_model_without_norm),
         cmocka_unit_test(wrong_models_are_refused),
