@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Measured shapes that are loaded, and a matrix unit that is tested before it
- * is used. */
+ * is used; of one that is wrong, see faults/test_verdicts.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -101,81 +101,9 @@ static void unit_is_tested_once(void **state)
     wa_session_release(session);
 }
 
-/* A unit that computes something else is not used; whoever demands it learns
- * what was wrong. */
-static void wrong_unit_is_refused(void **state)
-{
-    (void)state;
-    if (has_fragments(WINATTN_FP32)) /* an option spoils no mma */
-        skip();
-    static const char *const reason = "failed: o of query ";
-    wa_session *session = fragment_session();
-    fixture f = set_up("dtype=fp16 queries=18 windows=3 heads=1 bias=same");
-    char text[4096];
-    f.desc.build_options = "-DSLOT_KEY(k)=((k)^1)";
-    for (int round = 0; round < 2; round++) {
-        f.desc.tier = WINATTN_TIER_AUTO;
-        winattn_plan *plan = make_plan(&f.desc);
-        assert_string_equal(winattn_last_reason(), "");
-        plan_text(plan, text);
-        assert_non_null(strstr(text, "tier: local\n"));
-        const char *line = strstr(text, "tier matrix not taken: ");
-        assert_non_null(line);
-        assert_non_null(strstr(line, reason));
-        enqueue_forward(&f, plan);
-        winattn_plan_destroy(plan);
-        f.desc.tier = WINATTN_TIER_MATRIX;
-        assert_status(
-            winattn_plan_create(device.context, device.id, &f.desc, &plan),
-            WINATTN_UNSUPPORTED_DEVICE, reason);
-        assert_null(plan);
-    }
-    assert_correct(&f);
-    tear_down(&f);
-    wa_session_release(session);
-}
-
-/* Demanded for both passes, both take it; a backward pass is right, and tests
- * the unit like a forward pass. */
-static void matrix_has_both_passes(void **state)
-{
-    (void)state;
-    wa_session *session = fragment_session();
-    fixture f = set_up("dtype=fp16 queries=7 windows=3 heads=1");
-    char text[4096];
-    case_result result;
-    f.desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
-    f.desc.tier = WINATTN_TIER_MATRIX;
-    winattn_plan *plan = make_plan(&f.desc);
-    plan_text(plan, text);
-    assert_non_null(strstr(text, "tier: matrix\n"));
-    assert_non_null(strstr(text, "backward tier: matrix\n"));
-    assert_non_null(strstr(text, "backward kernel: backward_matrix_"));
-    winattn_plan_destroy(plan);
-    const test_case c = parsed("pass=backward tier=matrix dtype=fp16 "
-                               "queries=18 windows=5 heads=2 bias=same");
-    if (!case_run(&device, &c, &result))
-        fail_msg("%s", result.failure);
-    if (!has_fragments(WINATTN_FP32)) { /* an option spoils no mma */
-        f.desc.passes = WINATTN_PASS_BACKWARD;
-        f.desc.tier = WINATTN_TIER_AUTO;
-        f.desc.build_options = "-DSLOT_KEY(k)=((k)^1)";
-        plan = make_plan(&f.desc);
-        plan_text(plan, text);
-        assert_non_null(strstr(text, "backward tier: local\n"));
-        assert_non_null(
-            strstr(text, "backward tier matrix not taken: self-test"));
-        winattn_plan_destroy(plan);
-    }
-    tear_down(&f);
-    wa_session_release(session);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(measured_shapes),
     cmocka_unit_test(measured_shape_fails),
     cmocka_unit_test(unit_is_tested_once),
-    cmocka_unit_test(wrong_unit_is_refused),
-    cmocka_unit_test(matrix_has_both_passes),
 };
 const test_group api_shapes = TEST_GROUP(NULL, tests);

@@ -146,6 +146,30 @@ static void test_resources_that_never_suffice(void **state)
     close_place(&p);
 }
 
+/* A unit that computes something else is used for no pass, and the plan says
+ * so; whoever demands it is refused. */
+static void test_unit_that_is_wrong(void **state)
+{
+    const place p = open_place("A100");
+    winattn_desc desc = window_of_49();
+    (void)state;
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    desc.tier = WINATTN_TIER_MATRIX;
+    assert_plan(&p, &desc, WINATTN_SUCCESS, "\nbackward tier: matrix\n");
+    assert_non_null(strstr(place_said, "\ntier: matrix\n"));
+    standin_drivers.unit_is_wrong = true;
+    assert_plan(&p, &desc, WINATTN_UNSUPPORTED_DEVICE,
+                "self-test of unit mma failed: ");
+    desc.tier = WINATTN_TIER_AUTO;
+    for (desc.passes = WINATTN_PASS_FORWARD;
+         desc.passes <= WINATTN_PASS_BACKWARD; desc.passes++) {
+        assert_plan(&p, &desc, WINATTN_SUCCESS, "tier: local\n");
+        assert_non_null(strstr(
+            place_said, "tier matrix not taken: self-test of unit mma"));
+    }
+    close_place(&p);
+}
+
 static bool knows_no_denorms(void *data, const char *options)
 {
     (void)data;
@@ -267,6 +291,7 @@ int main(int count, char **arguments)
         cmocka_unit_test_setup(test_tuning_file_is_read_again, no_cache),
         cmocka_unit_test(test_long_cache_name),
         cmocka_unit_test_setup(test_resources_that_never_suffice, no_cache),
+        cmocka_unit_test_setup(test_unit_that_is_wrong, no_cache),
         cmocka_unit_test_setup(test_option_that_is_not_known, no_cache),
         cmocka_unit_test_setup(test_buffer_that_is_too_large, no_cache),
         cmocka_unit_test_setup(test_queries_that_are_not_known, no_cache),
