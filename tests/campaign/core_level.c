@@ -102,7 +102,7 @@ static void check_tensors(const winattn_desc *desc)
     }
 }
 
-/* Of a pass, if there is one. */
+/* Checks the plan of a pass, if the problem has it. */
 static void check_plan(const wa_problem *p, const wa_device *device,
                        wa_pass pass)
 {

@@ -44,7 +44,7 @@ static void check_workspace(const char *tier)
     assert_true(sizes[1] <= sizes[0] + sizes[0] / 8 + slot);
 }
 
-/* Of a pass that the plan lacks, and descriptors. */
+/* A pass that the plan lacks cannot be called; descriptors are looked at. */
 static void check_refusals(const char *tier)
 {
     fixture f =
