@@ -60,25 +60,19 @@ winattn_status winattn_plan_create(cl_context context, cl_device_id device,
                                    winattn_plan **result)
 {
     wa_forget_failure();
-    if (!result)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(result, "plan");
     *result = NULL;
     winattn_plan *plan = calloc(1, sizeof *plan);
-    if (!plan)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(plan);
     winattn_status status = wa_problem_read(desc, &plan->problem);
-    if (status == WINATTN_SUCCESS)
-        status = wa_read_tuning();
-    if (status == WINATTN_SUCCESS)
-        status = wa_session_acquire(context, device, &plan->session);
+    WA_THEN(status, wa_read_tuning());
+    WA_THEN(status, wa_session_acquire(context, device, &plan->session));
     if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
         status = wa_fail_memory();
-    if (status == WINATTN_SUCCESS)
-        status = wa_table_buffers_make(wa_session_context(plan->session),
-                                       wa_session_device(plan->session),
-                                       &plan->problem, &plan->table);
-    if (status == WINATTN_SUCCESS)
-        status = build_passes(plan);
+    WA_THEN(status, wa_table_buffers_make(wa_session_context(plan->session),
+                                          wa_session_device(plan->session),
+                                          &plan->problem, &plan->table));
+    WA_THEN(status, build_passes(plan));
     if (status != WINATTN_SUCCESS) {
         winattn_plan_destroy(plan);
         return status;
@@ -108,9 +102,8 @@ winattn_status winattn_plan_workspace_size(const winattn_plan *plan,
                                            size_t *size)
 {
     wa_forget_failure();
-    if (!plan || !size)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
-                       plan ? "size" : "plan");
+    WA_WANT(plan, "plan");
+    WA_WANT(size, "size");
     const uint64_t forward = plan->passes[WA_FORWARD].workspace.all;
     const uint64_t backward = plan->passes[WA_BACKWARD].workspace.all;
     *size = (size_t)(forward > backward ? forward : backward);
@@ -137,8 +130,7 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
                                      char *text, size_t *needed)
 {
     wa_forget_failure();
-    if (!plan)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(plan, "plan");
     if (!text && size != 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "text is NULL, but size is not 0");
@@ -226,19 +218,16 @@ winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
 {
     winattn_forward own;
     wa_forget_failure();
-    if (!plan)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(plan, "plan");
     WA_TRY(wa_read_struct("forward", forward, &own, sizeof own,
                           offsetof(winattn_forward, lse)));
     WA_TRY(check_call(plan, WA_FORWARD, queue, wait_count, wait_list));
     if (plan->problem.windows == 0) {
         if (!event)
             return WINATTN_SUCCESS;
-        const cl_int error =
-            clEnqueueMarkerWithWaitList(queue, wait_count, wait_list, event);
-        return error == CL_SUCCESS
-                   ? WINATTN_SUCCESS
-                   : wa_fail_cl(error, "clEnqueueMarkerWithWaitList");
+        return wa_cl_status(
+            clEnqueueMarkerWithWaitList(queue, wait_count, wait_list, event),
+            "clEnqueueMarkerWithWaitList");
     }
     const wa_buffers buffers = {
         .tensor = {[WA_Q] = own.q,
@@ -266,8 +255,7 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
 {
     winattn_backward own;
     wa_forget_failure();
-    if (!plan)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(plan, "plan");
     WA_TRY(wa_read_struct("backward", backward, &own, sizeof own,
                           offsetof(winattn_backward, d_lse)));
     WA_TRY(check_call(plan, WA_BACKWARD, queue, wait_count, wait_list));

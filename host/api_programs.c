@@ -21,12 +21,10 @@ winattn_status winattn_programs_create(cl_context context, cl_device_id device,
                                        winattn_programs **result)
 {
     wa_forget_failure();
-    if (!result)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "programs is NULL");
+    WA_WANT(result, "programs");
     *result = NULL;
     winattn_programs *programs = calloc(1, sizeof *programs);
-    if (!programs)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(programs);
     const winattn_status status =
         wa_session_acquire(context, device, &programs->session);
     if (status != WINATTN_SUCCESS) {
@@ -51,9 +49,8 @@ winattn_status winattn_programs_import(winattn_programs *programs, size_t size,
                                        const void *blob)
 {
     wa_forget_failure();
-    if (!programs || !blob)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
-                       programs ? "blob" : "programs");
+    WA_WANT(programs, "programs");
+    WA_WANT(blob, "blob");
     WA_TRY(wa_check_process());
     return wa_program_set_import(wa_session_programs(programs->session), size,
                                  blob);
@@ -63,8 +60,7 @@ winattn_status winattn_programs_export(const winattn_programs *programs,
                                        size_t size, void *blob, size_t *needed)
 {
     wa_forget_failure();
-    if (!programs)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "programs is NULL");
+    WA_WANT(programs, "programs");
     if (!blob && size != 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "blob is NULL, but size is not 0");

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "kit/data_parts.h"
 
 /* Sets together should exceed this many bytes, more than any cache holds. */
@@ -339,9 +340,8 @@ winattn_status call_open(const bench_device *device, const test_case *c,
     memset(call, 0, sizeof *call);
     winattn_status status =
         winattn_plan_create(device->context, device->id, &desc, &call->plan);
-    if (status == WINATTN_SUCCESS)
-        status =
-            winattn_plan_workspace_size(call->plan, &call->workspace_size);
+    WA_THEN(status,
+            winattn_plan_workspace_size(call->plan, &call->workspace_size));
     if (status == WINATTN_SUCCESS && call->workspace_size > 0)
         call->workspace.buffer =
             clCreateBuffer(device->context, CL_MEM_READ_WRITE,

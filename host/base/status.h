@@ -23,12 +23,39 @@
             return wa_try_status;                                             \
     } while (0)
 
+/* Goes on with `call` where nothing has failed so far. */
+#define WA_THEN(status, call)                                                 \
+    do {                                                                      \
+        if ((status) == WINATTN_SUCCESS)                                      \
+            (status) = (call);                                                \
+    } while (0)
+
+/* Refuses an argument that is NULL. */
+#define WA_WANT(pointer, name)                                                \
+    do {                                                                      \
+        if (!(pointer))                                                       \
+            return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);     \
+    } while (0)
+
+/* Passes up that an allocation failed. */
+#define WA_TRY_MEMORY(pointer)                                                \
+    do {                                                                      \
+        if (!(pointer))                                                       \
+            return wa_fail_memory();                                          \
+    } while (0)
+
 /* Keeps the reason and returns the status. */
 WA_SISTER winattn_status wa_fail(winattn_status status, const char *format,
                                  ...) WA_PRINTF(2, 3);
 
 /* For an OpenCL call that failed. */
 WA_SISTER winattn_status wa_fail_cl(cl_int error, const char *function);
+
+/* The same, or success. */
+static inline winattn_status wa_cl_status(cl_int error, const char *function)
+{
+    return error == CL_SUCCESS ? WINATTN_SUCCESS : wa_fail_cl(error, function);
+}
 
 /* For an allocation that failed. */
 WA_SISTER winattn_status wa_fail_memory(void);

@@ -14,4 +14,11 @@ WA_SISTER winattn_status wa_make_buffer(cl_context context, cl_mem_flags flags,
                                         uint64_t bytes, const void *content,
                                         cl_mem *buffer);
 
+/* NULL is fine. */
+static inline void wa_release_buffer(cl_mem buffer)
+{
+    if (buffer)
+        clReleaseMemObject(buffer);
+}
+
 #endif

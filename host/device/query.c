@@ -9,18 +9,16 @@
 winattn_status wa_query(cl_device_id id, cl_device_info what, size_t size,
                         void *value)
 {
-    const cl_int error = clGetDeviceInfo(id, what, size, value, NULL);
-    return error == CL_SUCCESS ? WINATTN_SUCCESS
-                               : wa_fail_cl(error, "clGetDeviceInfo");
+    return wa_cl_status(clGetDeviceInfo(id, what, size, value, NULL),
+                        "clGetDeviceInfo");
 }
 
 winattn_status wa_query_if_known(cl_device_id id, cl_device_info what,
                                  size_t size, void *value)
 {
     const cl_int error = clGetDeviceInfo(id, what, size, value, NULL);
-    return error == CL_SUCCESS || error == CL_INVALID_VALUE
-               ? WINATTN_SUCCESS
-               : wa_fail_cl(error, "clGetDeviceInfo");
+    return error == CL_INVALID_VALUE ? WINATTN_SUCCESS
+                                     : wa_cl_status(error, "clGetDeviceInfo");
 }
 
 /* Whom to ask: a platform, or where that is NULL a device. */
@@ -46,8 +44,7 @@ static winattn_status ask_text(const asked *whom, cl_uint what, char **text)
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, function);
     char *all = calloc(size + 1, 1);
-    if (!all)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(all);
     if (size > 0)
         error = ask(whom, what, size, all, NULL);
     if (error != CL_SUCCESS) {

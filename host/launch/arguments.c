@@ -137,9 +137,8 @@ uint32_t wa_short_key_blocks(const wa_problem *problem, uint32_t block_keys,
 winattn_status wa_set_arg(cl_kernel kernel, cl_uint index, size_t size,
                           const void *value)
 {
-    const cl_int error = clSetKernelArg(kernel, index, size, value);
-    return error == CL_SUCCESS ? WINATTN_SUCCESS
-                               : wa_fail_cl(error, "clSetKernelArg");
+    return wa_cl_status(clSetKernelArg(kernel, index, size, value),
+                        "clSetKernelArg");
 }
 
 /* Has a kernel of the problem a parameter for the tensor? */

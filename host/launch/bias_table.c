@@ -116,19 +116,15 @@ winattn_status wa_table_buffers_make(cl_context context,
         return wa_fail_memory();
     winattn_status status =
         make_buffer(context, lists.starts, starts, &buffers->starts);
-    if (status == WINATTN_SUCCESS)
-        status = make_buffer(context, lists.order, pairs, &buffers->order);
+    WA_THEN(status, make_buffer(context, lists.order, pairs, &buffers->order));
     wa_table_lists_free(&lists);
     return status;
 }
 
 void wa_table_buffers_release(wa_table_buffers *buffers)
 {
-    if (buffers->index)
-        clReleaseMemObject(buffers->index);
-    if (buffers->starts)
-        clReleaseMemObject(buffers->starts);
-    if (buffers->order)
-        clReleaseMemObject(buffers->order);
+    wa_release_buffer(buffers->index);
+    wa_release_buffer(buffers->starts);
+    wa_release_buffer(buffers->order);
     memset(buffers, 0, sizeof *buffers);
 }

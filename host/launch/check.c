@@ -43,8 +43,7 @@ static winattn_status ask(const char *name, cl_mem memory, memory_facts *facts)
     }
     if (error == CL_INVALID_MEM_OBJECT)
         return wa_fail(WINATTN_INVALID_BUFFER, "%s is no memory object", name);
-    return error == CL_SUCCESS ? WINATTN_SUCCESS
-                               : wa_fail_cl(error, "clGetMemObjectInfo");
+    return wa_cl_status(error, "clGetMemObjectInfo");
 }
 
 static winattn_status check_place(const char *name, const winattn_tensor *at,
@@ -196,13 +195,12 @@ winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
     cl_context queue_context = NULL;
     cl_device_id queue_device = NULL;
     WA_TRY(wa_check_process());
-    if (!queue)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "queue is NULL");
+    WA_WANT(queue, "queue");
     cl_int error = clGetCommandQueueInfo(
         queue, CL_QUEUE_CONTEXT, sizeof queue_context, &queue_context, NULL);
-    if (error == CL_SUCCESS)
-        error = clGetCommandQueueInfo(
-            queue, CL_QUEUE_DEVICE, sizeof queue_device, &queue_device, NULL);
+    WA_THEN(error,
+            clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof queue_device,
+                                  &queue_device, NULL));
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clGetCommandQueueInfo");
     if (queue_context != context)

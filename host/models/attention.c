@@ -282,20 +282,15 @@ winattn_window_attention_plan_create(cl_context context, cl_device_id device,
 {
     wa_attention_desc attention;
     WA_TRY(wa_models_begin());
-    if (!result)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(result, "plan");
     *result = NULL;
     winattn_window_attention_plan *plan = calloc(1, sizeof *plan);
-    if (!plan)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(plan);
     winattn_status status = read_desc(desc, &plan->desc, &attention);
-    if (status == WINATTN_SUCCESS)
-        status = wa_session_acquire(context, device, &plan->session);
-    if (status == WINATTN_SUCCESS)
-        status =
-            wa_attention_make(plan->session, &attention, &plan->attention);
-    if (status == WINATTN_SUCCESS)
-        status = lay_out(plan);
+    WA_THEN(status, wa_session_acquire(context, device, &plan->session));
+    WA_THEN(status,
+            wa_attention_make(plan->session, &attention, &plan->attention));
+    WA_THEN(status, lay_out(plan));
     if (status != WINATTN_SUCCESS) {
         winattn_window_attention_plan_destroy(plan);
         return status;
@@ -319,9 +314,8 @@ winattn_status winattn_window_attention_plan_workspace_size(
     const winattn_window_attention_plan *plan, size_t *size)
 {
     WA_TRY(wa_models_begin());
-    if (!plan || !size)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
-                       plan ? "size" : "plan");
+    WA_WANT(plan, "plan");
+    WA_WANT(size, "size");
     *size = (size_t)plan->workspace;
     return WINATTN_SUCCESS;
 }
@@ -332,8 +326,7 @@ winattn_status winattn_window_attention_plan_describe(
 {
     char all[16384] = "";
     WA_TRY(wa_models_begin());
-    if (!plan)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(plan, "plan");
     wa_append(all, sizeof all, "workspace: %llu bytes\n",
               (unsigned long long)plan->workspace);
     WA_TRY(wa_attention_describe(&plan->attention, all, sizeof all));
@@ -367,8 +360,7 @@ static winattn_status check_call(const winattn_window_attention_plan *plan,
     };
     WA_TRY(wa_check_inputs(wanted, sizeof wanted / sizeof *wanted, context,
                            start));
-    if (!call->y.buffer)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "y is NULL");
+    WA_WANT(call->y.buffer, "y");
     WA_TRY(wa_check_memory("y", &call->y, context, WA_WRITES, size,
                            plan->x_bytes, start));
     return wa_check_workspace(&call->workspace, context, plan->workspace,
@@ -384,8 +376,7 @@ winattn_status winattn_enqueue_window_attention(
     wa_kernel_chain chain;
     uint64_t start = 0;
     WA_TRY(wa_models_begin());
-    if (!plan)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(plan, "plan");
     WA_TRY(wa_read_struct("window_attention", call, &own, sizeof own,
                           sizeof own));
     WA_TRY(wa_check_order(plan->session, queue, wait_count, wait_list));

@@ -119,8 +119,7 @@ static winattn_status build(cl_context context, cl_device_id device,
     const winattn_block_desc *desc = &plan->desc;
     WA_TRY(wa_session_acquire(context, device, &plan->session));
     plan->lock = wa_lock_create();
-    if (!plan->lock)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(plan->lock);
     WA_TRY(wa_attention_make(plan->session, attention, &plan->attention));
     WA_TRY(make_mlp(plan));
     const wa_row_desc norm = {
@@ -140,15 +139,12 @@ winattn_status winattn_block_plan_create(cl_context context,
 {
     wa_attention_desc attention;
     WA_TRY(wa_models_begin());
-    if (!result)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(result, "plan");
     *result = NULL;
     winattn_block_plan *plan = calloc(1, sizeof *plan);
-    if (!plan)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(plan);
     winattn_status status = read_desc(desc, &plan->desc, &attention);
-    if (status == WINATTN_SUCCESS)
-        status = build(context, device, &attention, plan);
+    WA_THEN(status, build(context, device, &attention, plan));
     if (status != WINATTN_SUCCESS) {
         winattn_block_plan_destroy(plan);
         return status;
@@ -182,9 +178,8 @@ winattn_status
 winattn_block_plan_workspace_size(const winattn_block_plan *plan, size_t *size)
 {
     WA_TRY(wa_models_begin());
-    if (!plan || !size)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
-                       plan ? "size" : "plan");
+    WA_WANT(plan, "plan");
+    WA_WANT(size, "size");
     *size = (size_t)plan->workspace;
     return WINATTN_SUCCESS;
 }
@@ -195,8 +190,7 @@ winattn_status winattn_block_plan_describe(const winattn_block_plan *plan,
 {
     char all[16384] = "";
     WA_TRY(wa_models_begin());
-    if (!plan)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(plan, "plan");
     wa_append(all, sizeof all, "workspace: %llu bytes\n",
               (unsigned long long)plan->workspace);
     wa_row_describe(&plan->norm, "norm", all, sizeof all);
@@ -318,8 +312,7 @@ static winattn_status check_call(const winattn_block_plan *plan,
     const uint64_t count = plan->map_bytes / size;
     const wa_wanted_tensor x = {"x", &call->x, size, count, true};
     WA_TRY(wa_check_inputs(&x, 1, context, start));
-    if (!call->y.buffer)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "y is NULL");
+    WA_WANT(call->y.buffer, "y");
     /* the mlp reads it */
     WA_TRY(wa_check_memory("y", &call->y, context, WA_READS_AND_WRITES, size,
                            plan->map_bytes, start));
@@ -337,8 +330,7 @@ winattn_enqueue_block(const winattn_block_plan *plan, cl_command_queue queue,
     wa_kernel_chain chain;
     uint64_t start = 0;
     WA_TRY(wa_models_begin());
-    if (!plan)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(plan, "plan");
     WA_TRY(wa_read_struct("block", block, &own, sizeof own, sizeof own));
     WA_TRY(wa_check_order(plan->session, queue, wait_count, wait_list));
     WA_TRY(check_call(plan, &own, &start));

@@ -109,8 +109,7 @@ winattn_status wa_describe_part(const char *name, wa_describer *describe,
     size_t needed = 0;
     WA_TRY(describe(plan, 0, NULL, &needed));
     char *own = malloc(needed);
-    if (!own)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(own);
     const winattn_status status = describe(plan, needed, own, NULL);
     for (const char *line = own; status == WINATTN_SUCCESS && *line;) {
         const size_t length = strcspn(line, "\n");
@@ -164,10 +163,9 @@ static winattn_status call_first(const wa_session *session, size_t bytes,
     winattn_status status =
         wa_zeros_begin(&z, wa_session_context(session),
                        wa_session_device_id(session), bytes, 2 * bytes, 0);
-    if (status == WINATTN_SUCCESS)
-        status = wa_chain_begin(&chain, z.queue, 0, NULL, false);
-    if (status == WINATTN_SUCCESS)
-        status = wa_chain_end(&chain, call(plan, z.in, z.out, &chain), NULL);
+    WA_THEN(status, wa_chain_begin(&chain, z.queue, 0, NULL, false));
+    WA_THEN(status,
+            wa_chain_end(&chain, call(plan, z.in, z.out, &chain), NULL));
     return wa_zeros_end(&z, status);
 }
 

@@ -178,19 +178,15 @@ winattn_status wa_linear_plan_with_shape(cl_context context,
                                          winattn_linear_plan **result)
 {
     WA_TRY(wa_models_begin());
-    if (!result)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(result, "plan");
     *result = NULL;
     winattn_linear_plan *plan = calloc(1, sizeof *plan);
-    if (!plan)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(plan);
     winattn_status status = wa_linear_read(desc, &plan->problem);
-    if (status == WINATTN_SUCCESS)
-        status = wa_session_acquire(context, device, &plan->session);
+    WA_THEN(status, wa_session_acquire(context, device, &plan->session));
     if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
         status = wa_fail_memory();
-    if (status == WINATTN_SUCCESS)
-        status = build(plan, shape);
+    WA_THEN(status, build(plan, shape));
     if (status != WINATTN_SUCCESS) {
         winattn_linear_plan_destroy(plan);
         return status;
@@ -225,9 +221,8 @@ winattn_linear_plan_workspace_size(const winattn_linear_plan *plan,
                                    cl_ulong rows, size_t *size)
 {
     WA_TRY(wa_models_begin());
-    if (!plan || !size)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
-                       plan ? "size" : "plan");
+    WA_WANT(plan, "plan");
+    WA_WANT(size, "size");
     if (rows >> 32 != 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "rows is %llu, not below 2^32",
@@ -261,8 +256,7 @@ winattn_status winattn_linear_plan_describe(const winattn_linear_plan *plan,
 {
     char all[8192];
     WA_TRY(wa_models_begin());
-    if (!plan)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(plan, "plan");
     const wa_device *device = wa_session_device(plan->session);
     const wa_linear_layout *layout = &plan->layout;
     all[0] = 0;
@@ -301,8 +295,7 @@ winattn_enqueue_linear(const winattn_linear_plan *plan, cl_command_queue queue,
     wa_kernel_chain chain;
     uint64_t start = 0;
     WA_TRY(wa_models_begin());
-    if (!plan)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_WANT(plan, "plan");
     WA_TRY(wa_check_order(plan->session, queue, wait_count, wait_list));
     WA_TRY(wa_linear_check(plan, linear, &own, &start));
     WA_TRY(

@@ -22,8 +22,7 @@ static winattn_status read_desc(const winattn_model_desc *given,
     winattn_model_desc *desc = &model->desc;
     WA_TRY(
         wa_read_struct("model_desc", given, desc, sizeof *desc, sizeof *desc));
-    if (!weights)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "weights is NULL");
+    WA_WANT(weights, "weights");
     WA_TRY(wa_check_types(desc->dtype, desc->tier));
     model->config = weights->config;
     const wa_swin_config *config = &model->config;
@@ -241,24 +240,18 @@ winattn_status winattn_model_create(cl_context context, cl_device_id device,
                                     winattn_model **result)
 {
     WA_TRY(wa_models_begin());
-    if (!result)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "model is NULL");
+    WA_WANT(result, "model");
     *result = NULL;
     winattn_model *model = calloc(1, sizeof *model);
-    if (!model)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(model);
     winattn_status status = read_desc(desc, weights, model);
-    if (status == WINATTN_SUCCESS)
-        status = set_shapes(model);
-    if (status == WINATTN_SUCCESS)
-        status = wa_session_acquire(context, device, &model->session);
+    WA_THEN(status, set_shapes(model));
+    WA_THEN(status, wa_session_acquire(context, device, &model->session));
     if (status == WINATTN_SUCCESS && !(model->lock = wa_lock_create()))
         status = wa_fail_memory();
-    if (status == WINATTN_SUCCESS)
-        status = make_plans(model);
-    if (status == WINATTN_SUCCESS)
-        status = wa_model_weights_make(model->session, weights, desc->dtype,
-                                       &model->weights);
+    WA_THEN(status, make_plans(model));
+    WA_THEN(status, wa_model_weights_make(model->session, weights, desc->dtype,
+                                          &model->weights));
     if (status != WINATTN_SUCCESS) {
         winattn_model_destroy(model);
         return status;
@@ -300,9 +293,8 @@ winattn_status winattn_model_workspace_size(const winattn_model *model,
                                             size_t *size)
 {
     WA_TRY(wa_models_begin());
-    if (!model || !size)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
-                       model ? "size" : "model");
+    WA_WANT(model, "model");
+    WA_WANT(size, "size");
     *size = (size_t)model->workspace;
     return WINATTN_SUCCESS;
 }
@@ -311,9 +303,8 @@ winattn_status winattn_model_map_shape(const winattn_model *model,
                                        cl_uint stage, cl_uint shape[4])
 {
     WA_TRY(wa_models_begin());
-    if (!model || !shape)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
-                       model ? "shape" : "model");
+    WA_WANT(model, "model");
+    WA_WANT(shape, "shape");
     if (stage >= model->config.stages)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "stage %u is none of the %u that there are", stage,
@@ -384,14 +375,11 @@ winattn_status winattn_model_describe(const winattn_model *model, size_t size,
 {
     const size_t most = 262144;
     WA_TRY(wa_models_begin());
-    if (!model)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "model is NULL");
+    WA_WANT(model, "model");
     char *all = calloc(most, 1);
-    if (!all)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(all);
     winattn_status status = describe(model, all, most);
-    if (status == WINATTN_SUCCESS)
-        status = wa_give_text(all, size, text, needed);
+    WA_THEN(status, wa_give_text(all, size, text, needed));
     free(all);
     return status;
 }

@@ -246,8 +246,7 @@ winattn_enqueue_model(const winattn_model *model, cl_command_queue queue,
     uint32_t last = 0;
     uint64_t start = 0;
     WA_TRY(wa_models_begin());
-    if (!model)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "model is NULL");
+    WA_WANT(model, "model");
     WA_TRY(wa_read_struct("model_call", call, &own, sizeof own, sizeof own));
     WA_TRY(wa_check_order(model->session, queue, wait_count, wait_list));
     WA_TRY(check_call(model, &own, &last, &start));

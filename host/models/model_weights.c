@@ -59,8 +59,7 @@ static winattn_status send(wa_session *session, const part *p,
         return WINATTN_SUCCESS;
     unsigned char *content =
         bytes <= SIZE_MAX ? calloc((size_t)bytes, 1) : NULL;
-    if (!content)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(content);
     for (size_t i = 0; i < p->count; i++) {
         const upload *u = &p->all[i];
         wa_store_numbers(type_of(p, u), u->from, (size_t)u->count,
@@ -113,8 +112,7 @@ static winattn_status send_stage(wa_session *session,
     const uint64_t norm = config->generation == 2 ? 2 * c : 4 * c;
     struct wa_stage_tensors *to = &w->stages[stage];
     to->blocks = calloc(config->depths[stage], sizeof *to->blocks);
-    if (!to->blocks)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(to->blocks);
     for (uint32_t i = 0; i < config->depths[stage]; i++)
         WA_TRY(send_block(session, config, stage, dtype, &s->blocks[i],
                           &to->blocks[i], w));
@@ -137,8 +135,7 @@ winattn_status wa_model_weights_make(wa_session *session,
     for (uint32_t i = 0; i < config->stages; i++)
         w->most += (size_t)config->depths[i] + 1;
     w->buffers = calloc(w->most, sizeof(cl_mem));
-    if (!w->buffers)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(w->buffers);
     part patch = {.dtype = dtype}, end = patch;
     add(&patch, from->patch_weight,
         c * config->in_channels * config->patch[0] * config->patch[1],

@@ -137,8 +137,7 @@ static winattn_status resize(const winattn_swin_config *config,
     const uint32_t begin = f->lines.spans[0].first;
     const uint32_t end = last.first + last.count;
     f->narrow = malloc((end - begin) * line);
-    if (!f->narrow)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(f->narrow);
     for (uint32_t y = begin; y < end; y++)
         for (uint32_t i = 0; i < columns; i++) {
             const span s = f->columns.spans[i];

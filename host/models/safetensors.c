@@ -98,8 +98,7 @@ winattn_status wa_safetensors_read(const unsigned char *bytes, size_t size,
 {
     wa_safetensors *made = calloc(1, sizeof *made);
     *file = NULL;
-    if (!made)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(made);
     const winattn_status status = read_file(made, bytes, size);
     if (status != WINATTN_SUCCESS) {
         wa_safetensors_close(made);
@@ -305,8 +304,7 @@ static winattn_status open_shard(const char *path,
 {
     wa_file_map map;
     char *own = wa_file_beside(path, entries->shard);
-    if (!own)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(own);
     const wa_file_answer answer = wa_file_map_open(own, &map);
     free(own);
     if (answer == WA_FILE_NO_MEMORY)
@@ -345,8 +343,7 @@ static winattn_status open_shards(const char *path, const wa_index *index,
                        "the index has %llu shards, more than %d",
                        (unsigned long long)shards, SHARDS_MOST);
     set->shards = calloc(shards, sizeof *set->shards);
-    if (!set->shards)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(set->shards);
     for (size_t at = 0, count; at < index->count; at += count) {
         const wa_index_entry *first = &index->entries[at];
         for (count = 1; at + count < index->count &&
@@ -364,8 +361,7 @@ static winattn_status join_shards(size_t count, wa_safetensors *set)
 {
     wa_header *all = &set->header;
     all->tensors = calloc(count, sizeof *all->tensors);
-    if (!all->tensors)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(all->tensors);
     for (size_t i = 0; i < set->shard_count; i++) {
         const wa_header *own = &set->shards[i]->header;
         memcpy(all->tensors + all->count, own->tensors,
@@ -387,8 +383,7 @@ static winattn_status read_set(const char *path, const char *text, size_t size,
     wa_safetensors *set = calloc(1, sizeof *set);
     winattn_status status =
         set ? open_shards(path, &index, set) : wa_fail_memory();
-    if (status == WINATTN_SUCCESS)
-        status = join_shards(index.count, set);
+    WA_THEN(status, join_shards(index.count, set));
     wa_index_free(&index);
     if (status == WINATTN_SUCCESS)
         *file = set;
@@ -446,8 +441,7 @@ static winattn_status open_in(const char *path, const char *name, bool *found,
 {
     wa_file_map map;
     char *own = join(path, strlen(path), name);
-    if (!own)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(own);
     const wa_file_answer answer = wa_file_map_open(own, &map);
     winattn_status status = WINATTN_SUCCESS;
     *found = answer == WA_FILE_READ;

@@ -169,8 +169,7 @@ static winattn_status keep_names(wa_header *header)
     for (size_t i = 0; i < header->count; i++)
         size += strlen(header->tensors[i].name) + 1;
     header->names = malloc(size);
-    if (!header->names)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(header->names);
     char *at = header->names;
     for (size_t i = 0; i < header->count; i++) {
         const size_t length = strlen(header->tensors[i].name) + 1;
@@ -190,8 +189,7 @@ static winattn_status read_tensors(const cJSON *object,
     bool metadata = false;
     cJSON_ArrayForEach(item, object) items++;
     header->tensors = calloc(items + 1, sizeof *header->tensors);
-    if (!header->tensors)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(header->tensors);
     cJSON_ArrayForEach(item, object)
     {
         if (item->string && strcmp(item->string, METADATA) == 0) {
@@ -298,8 +296,7 @@ static winattn_status read_map(const cJSON *object, wa_index *index)
                        "the index has no weight_map, two, or one without "
                        "tensors");
     index->entries = calloc(items, sizeof *index->entries);
-    if (!index->entries)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(index->entries);
     cJSON_ArrayForEach(item, map)
     {
         WA_TRY(check_name(item->string));

@@ -175,8 +175,7 @@ winattn_status winattn_swin_config_find(const char *name,
                                         winattn_swin_config *config)
 {
     WA_TRY(wa_models_begin());
-    if (!name)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "name is NULL");
+    WA_WANT(name, "name");
     for (size_t i = 0; i < MODELS; i++)
         if (strcmp(models[i].name, name) == 0) {
             wa_swin_config own;

@@ -368,8 +368,7 @@ static winattn_status read_text(const char *path, const char *name,
     wa_file_map map;
     char *beside_path = wa_file_beside(path, name);
     *text = NULL;
-    if (!beside_path)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(beside_path);
     const wa_file_answer answer = wa_file_map_open(beside_path, &map);
     const bool missing = answer != WA_FILE_READ && is_missing(beside_path);
     free(beside_path);
@@ -452,11 +451,10 @@ winattn_status wa_swin_beside_read(const char *path, const wa_swin_file *file,
 {
     char *config_text = NULL, *pictures_text = NULL;
     winattn_status status = read_text(path, "config.json", &config_text);
-    if (status == WINATTN_SUCCESS)
-        status = read_text(path, "preprocessor_config.json", &pictures_text);
-    if (status == WINATTN_SUCCESS)
-        status = wa_swin_beside_parse(config_text, pictures_text, file, config,
-                                      beside);
+    WA_THEN(status,
+            read_text(path, "preprocessor_config.json", &pictures_text));
+    WA_THEN(status, wa_swin_beside_parse(config_text, pictures_text, file,
+                                         config, beside));
     free(config_text);
     free(pictures_text);
     return status;

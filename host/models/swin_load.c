@@ -188,8 +188,7 @@ static winattn_status take_positions(loader *l, const wa_swin_config *config,
         return WINATTN_SUCCESS;
     }
     float *values = malloc((size_t)(units * (3 + heads) + 1) * sizeof *values);
-    if (!values)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(values);
     const winattn_status status = take_mlp(l, at, units, heads, values);
     if (status == WINATTN_SUCCESS)
         wa_position_table(config, at.stage, units, values, values + 2 * units,
@@ -366,13 +365,10 @@ winattn_status wa_swin_load(const wa_swin_file *file,
     l.has_qkv_bias = wa_swin_has_qkv_bias(file, config);
     l.used = calloc(wa_safetensors_count(file->tensors) + 1, sizeof *l.used);
     winattn_status status = l.used ? load_all(&l, w) : wa_fail_memory();
-    if (status == WINATTN_SUCCESS)
-        status = check_rest(&l);
-    if (status == WINATTN_SUCCESS)
-        status = wa_swin_weights_allocate(w);
+    WA_THEN(status, check_rest(&l));
+    WA_THEN(status, wa_swin_weights_allocate(w));
     l.only_looks = false;
-    if (status == WINATTN_SUCCESS)
-        status = load_all(&l, w);
+    WA_THEN(status, load_all(&l, w));
     if (status == WINATTN_SUCCESS)
         describe(&l, w);
     free(l.used);

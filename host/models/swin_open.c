@@ -387,8 +387,8 @@ static winattn_status read_and_close(wa_safetensors *tensors, const char *path,
     if (config)
         status = wa_read_struct("swin_config", config, &given, sizeof given,
                                 offsetof(winattn_swin_config, resize));
-    if (status == WINATTN_SUCCESS)
-        status = read_model(tensors, path, config ? &given : NULL, weights);
+    WA_THEN(status,
+            read_model(tensors, path, config ? &given : NULL, weights));
     wa_safetensors_close(tensors);
     return status;
 }
@@ -409,11 +409,9 @@ winattn_status winattn_swin_weights_open(const char *path,
 {
     wa_safetensors *tensors;
     WA_TRY(wa_models_begin());
-    if (!weights)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "weights is NULL");
+    WA_WANT(weights, "weights");
     *weights = NULL;
-    if (!path)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "path is NULL");
+    WA_WANT(path, "path");
     WA_TRY(wa_safetensors_open(path, &tensors));
     return read_and_close(tensors, wa_safetensors_path(tensors), config,
                           weights);

@@ -85,8 +85,7 @@ winattn_status wa_swin_weights_create(const wa_swin_config *config,
     *weights = NULL;
     WA_TRY(wa_swin_config_check(config));
     wa_swin_weights *w = calloc(1, sizeof *w);
-    if (!w)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(w);
     w->config = *config;
     for (uint32_t i = 0; i < config->stages; i++)
         blocks += config->depths[i];
@@ -105,8 +104,7 @@ winattn_status wa_swin_weights_allocate(wa_swin_weights *weights)
 {
     if (weights->count <= SIZE_MAX / sizeof(float))
         weights->values = calloc((size_t)weights->count, sizeof(float));
-    if (!weights->values)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(weights->values);
     dealer dealt = {.values = weights->values};
     deal_all(&dealt, weights);
     return WINATTN_SUCCESS;
@@ -125,8 +123,7 @@ winattn_status winattn_swin_weights_config(const winattn_swin_weights *weights,
                                            winattn_swin_config *config)
 {
     WA_TRY(wa_models_begin());
-    if (!weights)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "weights is NULL");
+    WA_WANT(weights, "weights");
     return wa_swin_config_give(&weights->config, config);
 }
 
@@ -249,8 +246,7 @@ winattn_status winattn_swin_weights_random(const winattn_swin_config *config,
 {
     wa_swin_config own;
     WA_TRY(wa_models_begin());
-    if (!weights)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "weights is NULL");
+    WA_WANT(weights, "weights");
     *weights = NULL;
     WA_TRY(wa_read_struct("swin_config", config, &own, sizeof own,
                           offsetof(winattn_swin_config, resize)));

@@ -75,8 +75,7 @@ static winattn_status append_row(row_list *list, const wa_tuned_row *row)
     if ((list->count & (list->count - 1)) == 0) {
         const size_t capacity = list->count ? 2 * list->count : 1;
         wa_tuned_row *longer = realloc(list->rows, capacity * sizeof *longer);
-        if (!longer)
-            return wa_fail_memory();
+        WA_TRY_MEMORY(longer);
         list->rows = longer;
     }
     list->rows[list->count++] = *row;
@@ -131,8 +130,7 @@ static winattn_status drop_replaced(row_list *list)
     while (index.mask < 2 * list->count)
         index.mask = 2 * index.mask + 1;
     index.places = calloc(index.mask + 1, sizeof *index.places);
-    if (!index.places)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(index.places);
     size_t first = list->count; /* of those that stay, at the end */
     for (size_t i = list->count; i-- > 0;) {
         wa_tuned_row row = list->rows[i];
@@ -155,8 +153,7 @@ static winattn_status join_rows(const row_list *before, const row_list *more,
     const size_t count = before->count + more->count;
     list->count = 0;
     list->rows = malloc((count + 1) * sizeof *list->rows);
-    if (!list->rows)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(list->rows);
     for (size_t i = 0; i < before->count; i++)
         list->rows[list->count++] = before->rows[i];
     for (size_t i = 0; i < more->count; i++)
@@ -191,8 +188,7 @@ static winattn_status read_file(const char *path)
         return WINATTN_SUCCESS;
     }
     winattn_status status = read_rows((const char *)bytes, size, &rows);
-    if (status == WINATTN_SUCCESS)
-        status = join_rows(&none, &rows, &from_environment);
+    WA_THEN(status, join_rows(&none, &rows, &from_environment));
     free(rows.rows);
     free(bytes);
     if (status == WINATTN_INVALID_ARGUMENT) {

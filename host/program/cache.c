@@ -140,8 +140,7 @@ winattn_status wa_cache_store(const char *key, const unsigned char *binary,
         !find_folder(folder, &why) || !wa_folder_make(folder))
         return WINATTN_SUCCESS;
     unsigned char *bytes = malloc(wa_cache_record_size(&record));
-    if (!bytes)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(bytes);
     wa_cache_record_write(&record, bytes);
     wa_cache_file_name(key, name);
     wa_file_replace(folder, name, bytes, wa_cache_record_size(&record));

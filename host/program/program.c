@@ -31,8 +31,7 @@ static winattn_status add_line(char **key, const char *what, const char *value)
     const size_t before = *key ? strlen(*key) : 0;
     const size_t size = strlen(what) + strlen(value) + 4;
     char *longer = realloc(*key, before + size);
-    if (!longer)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(longer);
     snprintf(longer + before, size, "%s: %s\n", what, value);
     *key = longer;
     return WINATTN_SUCCESS;
@@ -161,8 +160,7 @@ winattn_status wa_program_source_of_text(cl_device_id device, const char *name,
     const size_t size = strlen(text) + 1;
     memset(program_source, 0, sizeof *program_source);
     program_source->text = malloc(size);
-    if (!program_source->text)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(program_source->text);
     memcpy(program_source->text, text, size);
     return finish_program_source(device, name, "", options, program_source);
 }
@@ -217,8 +215,7 @@ winattn_status wa_check_key(cl_device_id device, const char *key)
     WA_TRY(wa_source_of_kernel(name, &program_source.text));
     char *own = NULL;
     winattn_status status = make_key(device, name, &program_source, &own);
-    if (status == WINATTN_SUCCESS)
-        status = compare_lines(key, own);
+    WA_THEN(status, compare_lines(key, own));
     free(own);
     wa_program_source_free(&program_source);
     return status;
@@ -312,10 +309,8 @@ static cl_int load_program(cl_context context, cl_device_id device,
         return error;
     error = accepted;
     /* a runtime may compile the binary further, with the same options */
-    if (error == CL_SUCCESS)
-        error = build(program, device, program_source->options);
-    if (error == CL_SUCCESS)
-        error = find_kernel(program, kernel);
+    WA_THEN(error, build(program, device, program_source->options));
+    WA_THEN(error, find_kernel(program, kernel));
     if (error == CL_SUCCESS)
         *result = program;
     else
@@ -349,8 +344,7 @@ static winattn_status find_binary(cl_program program, cl_device_id device,
                                   size_t count, size_t *index, bool *found)
 {
     cl_device_id *devices = malloc(count * sizeof *devices);
-    if (!devices)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(devices);
     const cl_int error = clGetProgramInfo(
         program, CL_PROGRAM_DEVICES, count * sizeof *devices, devices, NULL);
     *index = 0;
@@ -401,8 +395,7 @@ winattn_status wa_program_binary(cl_program program, cl_device_id device,
         return check_answer(error);
     const size_t count = bytes / sizeof(size_t);
     size_t *sizes = calloc(count, sizeof *sizes);
-    if (!sizes)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(sizes);
     error =
         clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, bytes, sizes, NULL);
     winattn_status status = check_answer(error);
@@ -431,8 +424,7 @@ static winattn_status check_log(cl_program program, cl_device_id device)
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clGetProgramBuildInfo");
     char *log = calloc(size + 1, 1);
-    if (!log)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(log);
     error = clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size,
                                   log, NULL);
     const winattn_status status =
@@ -494,10 +486,8 @@ static winattn_status rewrite_program(cl_context context, cl_device_id device,
     if (status == WINATTN_SUCCESS && !binary)
         status = wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                          "the driver gives no binary of a program");
-    if (status == WINATTN_SUCCESS)
-        status = wa_ptx_rewrite(binary, size, build, &text, &size);
-    if (status == WINATTN_SUCCESS)
-        status = build_ptx(context, device, text, size, program);
+    WA_THEN(status, wa_ptx_rewrite(binary, size, build, &text, &size));
+    WA_THEN(status, build_ptx(context, device, text, size, program));
     free(text);
     free(binary);
     clReleaseProgram(plain);

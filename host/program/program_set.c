@@ -123,10 +123,9 @@ static winattn_status find_kernel_program(wa_program_set *set,
 {
     cl_program program = NULL;
     shared_program *entry = set->shared;
-    const cl_int error = clGetKernelInfo(kernel, CL_KERNEL_PROGRAM,
-                                         sizeof program, &program, NULL);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetKernelInfo");
+    WA_TRY(wa_cl_status(clGetKernelInfo(kernel, CL_KERNEL_PROGRAM,
+                                        sizeof program, &program, NULL),
+                        "clGetKernelInfo"));
     while (entry && entry->program != program)
         entry = entry->next;
     *result = entry;
@@ -201,8 +200,7 @@ static winattn_status obtain_program(wa_program_set *set, const char *name,
 {
     const size_t size = strlen(name) + strlen(options) + 2;
     char *order = malloc(size);
-    if (!order)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(order);
     snprintf(order, size, "%s %s", name, options);
     winattn_status status = WINATTN_SUCCESS;
     shared_program *entry = set->shared;
@@ -231,8 +229,7 @@ winattn_status wa_program_set_kernel(wa_program_set *set, const char *name,
     const size_t length = strcspn(name, ":");
     const char *function = name[length] ? name + length + 1 : name;
     char *options = malloc(size);
-    if (!options)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(options);
     snprintf(options, size, "%s %s", defines, build_options);
     snprintf(program_name, sizeof program_name, "%.*s", (int)length, name);
     wa_lock_take(set->lock);
@@ -242,8 +239,7 @@ winattn_status wa_program_set_kernel(wa_program_set *set, const char *name,
     if (status == WINATTN_SUCCESS) {
         cl_int error;
         *kernel = clCreateKernel(program, function, &error);
-        if (error != CL_SUCCESS)
-            status = wa_fail_cl(error, "clCreateKernel");
+        status = wa_cl_status(error, "clCreateKernel");
     }
     wa_lock_release(set->lock);
     return status;
@@ -408,8 +404,7 @@ static winattn_status collect_binaries(wa_program_set *set, export_list *all)
     for (imported_program *p = set->imported; p; p = p->next)
         most++;
     all->entries = calloc(most, sizeof *all->entries);
-    if (!all->entries)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(all->entries);
     for (shared_program *p = set->shared; p; p = p->next) {
         unsigned char *binary;
         size_t size;
@@ -420,8 +415,7 @@ static winattn_status collect_binaries(wa_program_set *set, export_list *all)
         if (find_program(set, p->key))
             continue;
         unsigned char *binary = malloc(p->size);
-        if (!binary)
-            return wa_fail_memory();
+        WA_TRY_MEMORY(binary);
         memcpy(binary, p->binary, p->size);
         export_add(all, p->key, binary, p->size);
     }

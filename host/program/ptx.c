@@ -226,8 +226,7 @@ winattn_status wa_ptx_rewrite(const unsigned char *text, size_t size,
     WA_TRY(read_text(all, &found));
     write_text(all, &found, build, &to);
     to.text = malloc(to.size + 1);
-    if (!to.text)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(to.text);
     to.size = 0;
     write_text(all, &found, build, &to);
     to.text[to.size] = 0;

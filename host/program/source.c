@@ -99,8 +99,7 @@ static winattn_status assemble(const assembly *begun, const char *file,
     if (!add_file(&all, all.find(file)))
         return WINATTN_SUCCESS;
     char *result = malloc(all.size + 1);
-    if (!result)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(result);
     all = *begun;
     all.text = result;
     (void)add_file(&all, all.find(file)); /* as it did above */

@@ -259,8 +259,7 @@ static winattn_status make_buffer(const comparison *c, size_t offset,
                                   cl_mem *buffer)
 {
     char *all = malloc(offset + count);
-    if (!all)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(all);
     memset(all, 0xff, offset + count);
     if (bytes)
         memcpy(all + offset, bytes, count);
@@ -294,10 +293,8 @@ static winattn_status make_buffers(const comparison *c, const wa_plan *plan,
 static void release_buffers(wa_buffers *buffers)
 {
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
-        if (buffers->tensor[id].buffer)
-            clReleaseMemObject(buffers->tensor[id].buffer);
-    if (buffers->workspace.buffer)
-        clReleaseMemObject(buffers->workspace.buffer);
+        wa_release_buffer(buffers->tensor[id].buffer);
+    wa_release_buffer(buffers->workspace.buffer);
 }
 
 static winattn_status read_outputs(const comparison *c, wa_pass pass,
@@ -307,11 +304,11 @@ static winattn_status read_outputs(const comparison *c, wa_pass pass,
         const winattn_tensor *from = &buffers->tensor[id];
         if (!from->buffer || !is_output(id, pass))
             continue;
-        const cl_int error = clEnqueueReadBuffer(
-            c->queue, from->buffer, CL_TRUE, from->offset,
-            bytes_of(&c->problem, id), t->bytes[id], 0, NULL, NULL);
-        if (error != CL_SUCCESS)
-            return wa_fail_cl(error, "clEnqueueReadBuffer");
+        WA_TRY(wa_cl_status(clEnqueueReadBuffer(c->queue, from->buffer,
+                                                CL_TRUE, from->offset,
+                                                bytes_of(&c->problem, id),
+                                                t->bytes[id], 0, NULL, NULL),
+                            "clEnqueueReadBuffer"));
     }
     return WINATTN_SUCCESS;
 }
@@ -323,11 +320,9 @@ static winattn_status run_by_opencl(const comparison *c, const wa_plan *plan,
     wa_buffers buffers;
     memset(&buffers, 0, sizeof buffers);
     winattn_status status = make_buffers(c, plan, t, is_aligned, &buffers);
-    if (status == WINATTN_SUCCESS)
-        status = wa_launch(&c->problem, plan, kernels, c->queue, &buffers, 0,
-                           0, NULL, NULL);
-    if (status == WINATTN_SUCCESS)
-        status = read_outputs(c, plan->pass, &buffers, t);
+    WA_THEN(status, wa_launch(&c->problem, plan, kernels, c->queue, &buffers,
+                              0, 0, NULL, NULL));
+    WA_THEN(status, read_outputs(c, plan->pass, &buffers, t));
     release_buffers(&buffers);
     return status;
 }
@@ -369,13 +364,10 @@ static winattn_status run_plainly(const comparison *c, wa_pass pass,
     memset(&kernels, 0, sizeof kernels);
     winattn_status status = wa_plan_plainly(
         &c->problem, wa_session_device(c->session), pass, &plan);
-    if (status == WINATTN_SUCCESS)
-        status =
-            wa_build_steps(c->session, &c->problem, &plan, &kernels, NULL);
-    if (status == WINATTN_SUCCESS)
-        status = run(c, &plan, &kernels, NULL, true, NULL, t);
-    if (status == WINATTN_SUCCESS)
-        status = keep_binaries(c, &kernels);
+    WA_THEN(status,
+            wa_build_steps(c->session, &c->problem, &plan, &kernels, NULL));
+    WA_THEN(status, run(c, &plan, &kernels, NULL, true, NULL, t));
+    WA_THEN(status, keep_binaries(c, &kernels));
     wa_kernels_release(&kernels);
     return status;
 }
@@ -438,8 +430,7 @@ static winattn_status check(const comparison *c, const wa_plan *plan,
         winattn_status status =
             run(c, &small, kernels, is_aligned ? given : NULL, is_aligned,
                 c->runner, &t);
-        if (status == WINATTN_SUCCESS)
-            status = compare(c, plan->pass, &t, right);
+        WA_THEN(status, compare(c, plan->pass, &t, right));
         tensors_free(&t);
         WA_TRY(status);
     }
@@ -473,10 +464,8 @@ static winattn_status compare_passes(const comparison *c, const wa_plan *plan,
         status = run_plainly(c, WA_FORWARD, &given);
         keep_o_and_lse(&given);
     }
-    if (status == WINATTN_SUCCESS)
-        status = run_plainly(c, plan->pass, &right);
-    if (status == WINATTN_SUCCESS)
-        status = check(c, plan, kernels, &given, &right);
+    WA_THEN(status, run_plainly(c, plan->pass, &right));
+    WA_THEN(status, check(c, plan, kernels, &given, &right));
     tensors_free(&given);
     tensors_free(&right);
     return status;
@@ -493,8 +482,7 @@ winattn_status wa_check_family(wa_session *session, const wa_problem *problem,
     WA_TRY(make_check_problem(problem, plan->pass, &c.problem));
     c.queue = clCreateCommandQueue(wa_session_context(session),
                                    wa_session_device_id(session), 0, &error);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clCreateCommandQueue");
+    WA_TRY(wa_cl_status(error, "clCreateCommandQueue"));
     const winattn_status status = compare_passes(&c, plan, kernels);
     clReleaseCommandQueue(c.queue);
     return status;

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/buffer.h"
+#include "launch/arguments.h"
 #include "program/program.h"
 
 static winattn_status build(cl_context context, cl_device_id id,
@@ -26,8 +28,7 @@ static winattn_status make_kernel(cl_program program, cl_kernel *kernel)
 {
     cl_int error;
     *kernel = clCreateKernel(program, "probe", &error);
-    return error == CL_SUCCESS ? WINATTN_SUCCESS
-                               : wa_fail_cl(error, "clCreateKernel");
+    return wa_cl_status(error, "clCreateKernel");
 }
 
 /* Builds a kernel that declares so much local memory. */
@@ -69,41 +70,35 @@ static winattn_status declares_local(cl_context context, cl_device_id id,
                : WINATTN_SUCCESS;
 }
 
+static winattn_status launch(cl_command_queue queue, cl_kernel kernel,
+                             cl_mem x, cl_int rounds, cl_int *left)
+{
+    const size_t one = 1;
+    WA_TRY(wa_set_arg(kernel, 0, sizeof x, &x));
+    WA_TRY(wa_set_arg(kernel, 1, sizeof rounds, &rounds));
+    WA_TRY(wa_cl_status(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one,
+                                               &one, 0, NULL, NULL),
+                        "clEnqueueNDRangeKernel"));
+    return wa_cl_status(clEnqueueReadBuffer(queue, x, CL_TRUE, 0, sizeof *left,
+                                            left, 0, NULL, NULL),
+                        "clEnqueueReadBuffer");
+}
+
 /* Runs a kernel of two arguments, once, and reads what it left. */
 static winattn_status run(cl_context context, cl_device_id id,
                           cl_kernel kernel, cl_int rounds, cl_int *left)
 {
-    const size_t one = 1;
+    cl_mem x;
     cl_int error;
-    const char *function = "clCreateCommandQueue";
-    cl_mem x = NULL;
     const cl_command_queue queue =
         clCreateCommandQueue(context, id, 0, &error);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, function);
-    function = "clCreateBuffer";
-    x = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                       sizeof *left, left, &error);
-    if (error == CL_SUCCESS) {
-        function = "clSetKernelArg";
-        error = clSetKernelArg(kernel, 0, sizeof x, &x);
-    }
-    if (error == CL_SUCCESS)
-        error = clSetKernelArg(kernel, 1, sizeof rounds, &rounds);
-    if (error == CL_SUCCESS) {
-        function = "clEnqueueNDRangeKernel";
-        error = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, &one, 0,
-                                       NULL, NULL);
-    }
-    if (error == CL_SUCCESS) {
-        function = "clEnqueueReadBuffer";
-        error = clEnqueueReadBuffer(queue, x, CL_TRUE, 0, sizeof *left, left,
-                                    0, NULL, NULL);
-    }
-    if (x)
-        clReleaseMemObject(x);
+    WA_TRY(wa_cl_status(error, "clCreateCommandQueue"));
+    winattn_status status =
+        wa_make_buffer(context, CL_MEM_READ_WRITE, sizeof *left, left, &x);
+    WA_THEN(status, launch(queue, kernel, x, rounds, left));
+    wa_release_buffer(x);
     clReleaseCommandQueue(queue);
-    return error == CL_SUCCESS ? WINATTN_SUCCESS : wa_fail_cl(error, function);
+    return status;
 }
 
 /* Rounds of a long loop that really ran. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/buffer.h"
 #include "device/matrix_unit.h"
 #include "plan/defines.h"
 #include "session/stored_numbers.h"
@@ -256,18 +257,15 @@ static cl_int launch(cl_context context, cl_device_id id, cl_kernel kernel,
         return error;
     for (cl_uint i = 0; i < 3 && error == CL_SUCCESS; i++) {
         buffers[i] = make_buffer(context, content[i], bytes[i], &error);
-        if (error == CL_SUCCESS)
-            error = clSetKernelArg(kernel, i, sizeof *buffers, &buffers[i]);
+        WA_THEN(error,
+                clSetKernelArg(kernel, i, sizeof *buffers, &buffers[i]));
     }
-    if (error == CL_SUCCESS)
-        error = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &wave, &wave, 0,
-                                       NULL, NULL);
-    if (error == CL_SUCCESS)
-        error = clEnqueueReadBuffer(queue, buffers[2], CL_TRUE, 0, bytes[2],
-                                    x->results, 0, NULL, NULL);
+    WA_THEN(error, clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &wave, &wave,
+                                          0, NULL, NULL));
+    WA_THEN(error, clEnqueueReadBuffer(queue, buffers[2], CL_TRUE, 0, bytes[2],
+                                       x->results, 0, NULL, NULL));
     for (int i = 0; i < 3; i++)
-        if (buffers[i])
-            clReleaseMemObject(buffers[i]);
+        wa_release_buffer(buffers[i]);
     clReleaseCommandQueue(queue);
     return error;
 }
@@ -314,12 +312,12 @@ winattn_status wa_check_matrix_unit(cl_context context, cl_device_id id,
     const cl_int error = launch(context, id, kernel, device->matrix_unit, &x);
     winattn_status status =
         wa_may_pass(error) ? WINATTN_SUCCESS : keep_binary(programs, kernel);
-    if (status == WINATTN_SUCCESS)
-        status = error == CL_SUCCESS
-                     ? compare(&x, device->matrix_unit)
-                     : wa_fail(error, "self-test of unit %s did not run: %s",
-                               device->matrix_unit->name,
-                               winattn_status_name(error));
+    WA_THEN(status,
+            error == CL_SUCCESS
+                ? compare(&x, device->matrix_unit)
+                : wa_fail(error, "self-test of unit %s did not run: %s",
+                          device->matrix_unit->name,
+                          winattn_status_name(error)));
     numbers_free(&x);
     clReleaseKernel(kernel);
     return status;

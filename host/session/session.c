@@ -72,11 +72,10 @@ winattn_status wa_session_check_kernel(const wa_session *session,
                                        uint32_t *most)
 {
     size_t size = 0;
-    const cl_int error = clGetKernelWorkGroupInfo(
-        kernel, wa_session_device_id(session), CL_KERNEL_WORK_GROUP_SIZE,
-        sizeof size, &size, NULL);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
+    WA_TRY(wa_cl_status(clGetKernelWorkGroupInfo(kernel, session->device_id,
+                                                 CL_KERNEL_WORK_GROUP_SIZE,
+                                                 sizeof size, &size, NULL),
+                        "clGetKernelWorkGroupInfo"));
     if (most)
         *most = (uint32_t)size;
     if (size < work_group && wa_session_device(session)->reports_kernel_sizes)
@@ -151,8 +150,7 @@ winattn_status wa_session_check_matrix_unit(wa_session *session,
 {
     winattn_status status;
     char *subject = subject_of(dtype, "", "", build_options);
-    if (!subject)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(subject);
     wa_lock_take(session->check_lock);
     if (!recall(session, subject, &status)) {
         status = wa_check_matrix_unit(session->context, session->device_id,
@@ -175,8 +173,7 @@ winattn_status wa_session_check_family(wa_session *session,
     winattn_status status;
     char *subject = subject_of(problem->dtype, main->kernel, main->defines,
                                problem->build_options);
-    if (!subject)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(subject);
     wa_lock_take(session->check_lock);
     if (!recall(session, subject, &status)) {
         status = wa_check_family(session, problem, plan, kernels, table, NULL,
@@ -219,23 +216,18 @@ static winattn_status check_context(cl_context context, cl_device_id device)
 {
     size_t bytes = 0;
     bool found = false;
-    if (!context)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "context is NULL");
-    if (!device)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "device is NULL");
-    cl_int error =
-        clGetContextInfo(context, CL_CONTEXT_DEVICES, 0, NULL, &bytes);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetContextInfo");
+    WA_WANT(context, "context");
+    WA_WANT(device, "device");
+    WA_TRY(wa_cl_status(
+        clGetContextInfo(context, CL_CONTEXT_DEVICES, 0, NULL, &bytes),
+        "clGetContextInfo"));
     cl_device_id *devices = malloc(bytes + 1);
-    if (!devices)
-        return wa_fail_memory();
-    error =
-        clGetContextInfo(context, CL_CONTEXT_DEVICES, bytes, devices, NULL);
-    const winattn_status status =
-        error == CL_SUCCESS
-            ? find_device(devices, bytes / sizeof *devices, device, &found)
-            : wa_fail_cl(error, "clGetContextInfo");
+    WA_TRY_MEMORY(devices);
+    winattn_status status = wa_cl_status(
+        clGetContextInfo(context, CL_CONTEXT_DEVICES, bytes, devices, NULL),
+        "clGetContextInfo");
+    WA_THEN(status,
+            find_device(devices, bytes / sizeof *devices, device, &found));
     free(devices);
     WA_TRY(status);
     if (!found)
@@ -264,22 +256,18 @@ static void session_free(wa_session *session)
  * and none holds one of whose whole it was made. */
 static winattn_status retain(cl_context context, cl_device_id device)
 {
-    cl_int error = clRetainContext(context);
+    WA_TRY(wa_cl_status(clRetainContext(context), "clRetainContext"));
+    const cl_int error = clRetainDevice(device);
     if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clRetainContext");
-    error = clRetainDevice(device);
-    if (error == CL_SUCCESS)
-        return WINATTN_SUCCESS;
-    clReleaseContext(context);
-    return wa_fail_cl(error, "clRetainDevice");
+        clReleaseContext(context);
+    return wa_cl_status(error, "clRetainDevice");
 }
 
 static winattn_status session_new(cl_context context, cl_device_id device,
                                   wa_session **result)
 {
     wa_session *session = calloc(1, sizeof *session);
-    if (!session)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(session);
     winattn_status status = retain(context, device);
     if (status != WINATTN_SUCCESS) {
         free(session);
@@ -293,8 +281,7 @@ static winattn_status session_new(cl_context context, cl_device_id device,
     status = session->programs && session->check_lock
                  ? wa_device_query(device, &session->device)
                  : wa_fail_memory();
-    if (status == WINATTN_SUCCESS)
-        status = wa_probe_device(context, device, &session->device);
+    WA_THEN(status, wa_probe_device(context, device, &session->device));
     if (status != WINATTN_SUCCESS) {
         session_free(session);
         return status;
@@ -307,8 +294,7 @@ winattn_status wa_session_acquire(cl_context context, cl_device_id device,
                                   wa_session **result)
 {
     winattn_status status = wa_check_process();
-    if (status == WINATTN_SUCCESS)
-        status = check_context(context, device);
+    WA_THEN(status, check_context(context, device));
     if (status != WINATTN_SUCCESS)
         return status;
     wa_claim_process();

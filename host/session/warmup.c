@@ -108,8 +108,7 @@ static winattn_status make_buffer(cl_context context, uint64_t bytes,
 {
     const size_t size = (size_t)bytes + SPARE_BYTES;
     void *zeros = calloc(size, 1);
-    if (!zeros)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(zeros);
     const winattn_status status =
         wa_make_buffer(context, CL_MEM_READ_WRITE, size, zeros, buffer);
     free(zeros);
@@ -136,15 +135,13 @@ winattn_status wa_zeros_end(wa_zeros *z, winattn_status status)
 {
     const cl_int error =
         status == WINATTN_SUCCESS ? clFinish(z->queue) : CL_SUCCESS;
-    if (z->workspace)
-        clReleaseMemObject(z->workspace);
-    if (z->out)
-        clReleaseMemObject(z->out);
-    if (z->in)
-        clReleaseMemObject(z->in);
+    wa_release_buffer(z->workspace);
+    wa_release_buffer(z->out);
+    wa_release_buffer(z->in);
     if (z->queue)
         clReleaseCommandQueue(z->queue);
-    return error == CL_SUCCESS ? status : wa_fail_cl(error, "clFinish");
+    WA_THEN(status, wa_cl_status(error, "clFinish"));
+    return status;
 }
 
 /* The tensors that a pass must have. */
@@ -227,9 +224,8 @@ winattn_status wa_warm_up(cl_context context, cl_device_id device,
         &z, context, device, row_bytes(&small), out, small_plan.workspace.all);
     wa_buffers buffers = {.workspace.buffer = z.workspace, .table = *table};
     set_tensors(&z, &small, plan->pass, &buffers);
-    if (status == WINATTN_SUCCESS)
-        status = wa_launch(&small, &small_plan, kernels, z.queue, &buffers, 0,
-                           0, NULL, NULL);
+    WA_THEN(status, wa_launch(&small, &small_plan, kernels, z.queue, &buffers,
+                              0, 0, NULL, NULL));
     if (status == WINATTN_SUCCESS && kernels->step[WA_STEP_GIVEN]) {
         const wa_kernels given = {.step[WA_STEP_GIVEN] =
                                       kernels->step[WA_STEP_GIVEN]};

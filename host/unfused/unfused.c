@@ -63,13 +63,11 @@ static winattn_status make_biases(unfused *u, unfused_stage *s,
                     ? expf(fminf(blocks[i].logit_scale[h], MOST_SCALE))
                     : 1.0f / sqrtf((float)(s->channels / s->heads));
     }
-    if (status == WINATTN_SUCCESS)
-        status = unfused_new_buffer(u, s->depth * one * sizeof *bias, bias,
-                                    &s->bias);
-    if (status == WINATTN_SUCCESS)
-        status = unfused_new_buffer(
-            u, (uint64_t)s->depth * s->heads * sizeof *factors, factors,
-            &s->factors);
+    WA_THEN(status, unfused_new_buffer(u, s->depth * one * sizeof *bias, bias,
+                                       &s->bias));
+    WA_THEN(status, unfused_new_buffer(
+                        u, (uint64_t)s->depth * s->heads * sizeof *factors,
+                        factors, &s->factors));
     free(bias);
     free(factors);
     return status;
@@ -101,8 +99,7 @@ static winattn_status make_mask(unfused *u, unfused_stage *s)
     const size_t count = (size_t)windows * n * n;
     float *mask = malloc(count * sizeof *mask);
     float *at = mask;
-    if (!mask)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(mask);
     for (uint32_t w = 0; w < windows; w++)
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t j = 0; j < n; j++)
@@ -172,8 +169,7 @@ static winattn_status create_kernels(unfused *u, cl_program program)
     for (int i = 0; i < UNFUSED_KERNELS; i++) {
         cl_int error;
         u->kernels[i] = clCreateKernel(program, names[i], &error);
-        if (error != CL_SUCCESS)
-            return wa_fail_cl(error, "clCreateKernel");
+        WA_TRY(wa_cl_status(error, "clCreateKernel"));
     }
     return WINATTN_SUCCESS;
 }
@@ -186,17 +182,15 @@ static winattn_status build(unfused *u)
     char *options = malloc(size), *text = NULL;
     wa_program_source source;
     cl_program program;
-    if (!options)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(options);
     write_options(u, options, size);
     winattn_status status =
         wa_source_of_file(find_source, "unfused.cl", &text);
     if (status == WINATTN_SUCCESS && !text)
         status = wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                          "unfused.cl includes a file that there is not");
-    if (status == WINATTN_SUCCESS)
-        status = wa_program_source_of_text(device, "unfused", text, options,
-                                           &source);
+    WA_THEN(status, wa_program_source_of_text(device, "unfused", text, options,
+                                              &source));
     free(text);
     free(options);
     WA_TRY(status);
@@ -336,8 +330,7 @@ winattn_status unfused_create(const winattn_model *model,
 {
     unfused *u = calloc(1, sizeof *u);
     *made = NULL;
-    if (!u)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(u);
     u->model = model;
     u->build_options = build_options ? build_options : "";
     const winattn_status status = make(u, weights);
@@ -349,12 +342,6 @@ winattn_status unfused_create(const winattn_model *model,
     return status;
 }
 
-static void release(cl_mem buffer)
-{
-    if (buffer)
-        clReleaseMemObject(buffer);
-}
-
 void unfused_destroy(unfused *u)
 {
     if (!u)
@@ -363,7 +350,7 @@ void unfused_destroy(unfused *u)
         if (u->kernels[i])
             clReleaseKernel(u->kernels[i]);
     for (int i = 0; i < UNFUSED_BUFFERS; i++)
-        release(u->buffers[i]);
+        wa_release_buffer(u->buffers[i]);
     for (uint32_t i = 0; i < WA_SWIN_STAGES; i++) {
         unfused_stage *s = &u->stages[i];
         wa_row_plan_release(&s->norm);
@@ -373,9 +360,9 @@ void unfused_destroy(unfused *u)
         winattn_linear_plan_destroy(s->proj);
         winattn_linear_plan_destroy(s->fc1);
         winattn_linear_plan_destroy(s->fc2);
-        release(s->bias);
-        release(s->factors);
-        release(s->mask);
+        wa_release_buffer(s->bias);
+        wa_release_buffer(s->factors);
+        wa_release_buffer(s->mask);
     }
     wa_row_plan_release(&u->last_norm);
     free(u);
