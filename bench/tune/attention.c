@@ -90,10 +90,13 @@ static bool is_shape(const subject *s, const char *text)
 static void print_row(const subject *s, const char *shape, char *text,
                       size_t size)
 {
+    char words[WA_ROW_WORDS_SIZE];
     wa_tuned_shape parsed;
     wa_tuned_shape_parse(kernel_of(s), shape, &parsed);
-    const wa_tuned_row row = wa_tuned_row_of(kernel_of(s), &of(s)->problem,
-                                             s->capabilities, &parsed);
+    wa_tuned_words(kernel_of(s), &of(s)->problem, &parsed, words,
+                   sizeof words);
+    const wa_tuned_row row = wa_tuned_row_of(
+        wa_tuned_kernel_name(kernel_of(s)), s->capabilities, words);
     wa_tuned_row_print(&row, text, size);
 }
 

@@ -335,14 +335,14 @@ static void print_row(const subject *s, const char *shape, char *text,
 {
     const layer_subject *a = of(s);
     const winattn_tier tier = a->own->layout.tier;
-    char device[WA_ROW_DEVICE_SIZE + 16], words[WA_ROW_SISTER_SIZE];
+    char words[WA_ROW_WORDS_SIZE];
     wa_linear_shape parsed;
     wa_linear_shape_parse(tier, shape, &parsed);
-    wa_tuned_device_print(s->capabilities, device, sizeof device);
     wa_linear_row_print(&a->own->problem, tier, a->id, &parsed, words,
                         sizeof words);
-    snprintf(text, size, "%s %s %s", wa_linear_row_kernel(tier), device,
-             words);
+    const wa_tuned_row row =
+        wa_tuned_row_of(wa_linear_row_kernel(tier), s->capabilities, words);
+    wa_tuned_row_print(&row, text, size);
 }
 
 /* Blocks are hardly larger than the matrix. */

@@ -47,9 +47,11 @@
 #define wa_program_set_keep wa_winattn_program_set_keep
 #define wa_program_set_keeps wa_winattn_program_set_keeps
 #define wa_program_set_origin wa_winattn_program_set_origin
-#define wa_read_number wa_winattn_read_number
+#define wa_read_numbers wa_winattn_read_numbers
 #define wa_read_struct wa_winattn_read_struct
 #define wa_read_tuning wa_winattn_read_tuning
+#define wa_row_check wa_winattn_row_check
+#define wa_row_fits wa_winattn_row_fits
 #define wa_session_acquire wa_winattn_session_acquire
 #define wa_session_check_kernel wa_winattn_session_check_kernel
 #define wa_session_check_matrix_unit wa_winattn_session_check_matrix_unit

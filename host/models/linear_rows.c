@@ -8,8 +8,6 @@
 #include "base/text.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-#define ANY "any"
-#define MOST_FEATURES 0x7fffffffu
 
 /* As winattn's own (plan/tuning.c): each beats the model by 4% or more.
  * Measured on one H200, driver 580.159.04, November 2026, in fp16, as layers
@@ -61,18 +59,14 @@ const char *wa_linear_row_kernel(winattn_tier tier)
 bool wa_linear_shape_parse(winattn_tier tier, const char *text,
                            wa_linear_shape *shape)
 {
-    size_t count = 0;
+    uint32_t numbers[COUNT(matrix)];
+    const size_t count = wa_read_numbers(text, of_tier[tier].count, numbers);
     memset(shape, 0, sizeof *shape);
-    do {
-        uint32_t number;
-        if (count == of_tier[tier].count ||
-            !wa_read_number(&text, WA_LARGEST_NUMBER, &number))
-            return false;
-        memcpy((char *)shape + of_tier[tier].at[count++], &number,
-               sizeof number);
-    } while (*text == ':' && *text++);
-    return !*text && (count == of_tier[tier].least ||
-                      (count == of_tier[tier].count && shape->keeps_weight));
+    for (size_t i = 0; i < count; i++)
+        memcpy((char *)shape + of_tier[tier].at[i], &numbers[i],
+               sizeof *numbers);
+    return count == of_tier[tier].least ||
+           (count == of_tier[tier].count && shape->keeps_weight);
 }
 
 void wa_linear_shape_print(winattn_tier tier, const wa_linear_shape *shape,
@@ -91,79 +85,44 @@ void wa_linear_shape_print(winattn_tier tier, const wa_linear_shape *shape,
 
 /* ---- Rows ---- */
 
-static const char *const types[] = {ANY, "fp32", "half"};
-static const char *const calls[] = {"many", "few"};
+static const char *const types[] = {WA_ROW_ANY, "fp32", "half", NULL};
+static const char *const calls[] = {"many", "few", NULL};
 /* by their bits: a norm, GELU, a residual */
-static const char *const terms[] = {
-    "plain",    "norm",          "gelu",          "norm+gelu",
-    "residual", "norm+residual", "gelu+residual", "norm+gelu+residual",
-    ANY};
-#define ANY_TERMS (COUNT(terms) - 1)
+static const char *const terms[] = {"plain",         "norm",
+                                    "gelu",          "norm+gelu",
+                                    "residual",      "norm+residual",
+                                    "gelu+residual", "norm+gelu+residual",
+                                    WA_ROW_ANY,      NULL};
+static const char *const any[] = {WA_ROW_ANY, NULL};
+static const wa_row_word columns[] = {
+    {types, false, "no type: any, fp32 or half"},
+    {calls, false, "no calls: many or few"},
+    {terms, false,
+     "no terms: any, plain, or norm, gelu and residual in that order with + "
+     "between them"},
+    {any, true, "no numbers of features"},
+    {any, true, "no numbers of features"}};
 
-/* For which kernel of which layers a shape was measured; of a row, 0 and
- * ANY_TERMS stand for any. */
-typedef struct row_key {
-    size_t type, calls, terms;
-    uint32_t in, out;
-} row_key;
-
-static row_key key_of(const wa_linear_problem *p, wa_linear_kernel_id id)
+/* For which kernel of which layers a shape was measured. */
+static void write_words(const wa_linear_problem *p, wa_linear_kernel_id id,
+                        char *text, size_t size)
 {
-    return (row_key){p->dtype == WINATTN_FP32 ? 1 : 2, id == WA_LINEAR_FEW,
-                     (p->layer_norm ? 1u : 0u) | (p->activation ? 2u : 0u) |
-                         (p->has_residual ? 4u : 0u),
-                     p->in, p->out};
+    const unsigned bits = (p->layer_norm ? 1u : 0u) |
+                          (p->activation ? 2u : 0u) |
+                          (p->has_residual ? 4u : 0u);
+    snprintf(text, size, "%s %s %s %u %u",
+             p->dtype == WINATTN_FP32 ? "fp32" : "half",
+             calls[id == WA_LINEAR_FEW], terms[bits], p->in, p->out);
 }
 
 void wa_linear_row_print(const wa_linear_problem *problem, winattn_tier tier,
                          wa_linear_kernel_id id, const wa_linear_shape *shape,
                          char *text, size_t size)
 {
-    const row_key key = key_of(problem, id);
     char numbers[128];
     wa_linear_shape_print(tier, shape, numbers, sizeof numbers);
-    snprintf(text, size, "%s %s %s %u %u %s", types[key.type],
-             calls[key.calls], terms[key.terms], key.in, key.out, numbers);
-}
-
-static bool read_name(const char *word, const char *const *names, size_t count,
-                      size_t *index)
-{
-    for (*index = 0; *index < count; ++*index)
-        if (strcmp(names[*index], word) == 0)
-            return true;
-    return false;
-}
-
-static bool read_features(const char *word, uint32_t *number)
-{
-    *number = 0;
-    return strcmp(word, ANY) == 0 ||
-           (wa_read_number(&word, MOST_FEATURES, number) && !*word &&
-            *number > 0);
-}
-
-/* NULL, or what is wrong with a row's words. */
-static const char *read_row(const char *words, winattn_tier tier, row_key *key,
-                            wa_linear_shape *shape)
-{
-    char type[16] = "", call[16] = "", term[32] = "", in[16] = "",
-         out[16] = "", numbers[128] = "";
-    int end = 0;
-    sscanf(words, "%15s %15s %31s %15s %15s %127s%n", type, call, term, in,
-           out, numbers, &end);
-    if (!read_name(type, types, COUNT(types), &key->type))
-        return "no type: any, fp32 or half";
-    if (!read_name(call, calls, COUNT(calls), &key->calls))
-        return "no calls: many or few";
-    if (!read_name(term, terms, COUNT(terms), &key->terms))
-        return "no terms: any, plain, or norm, gelu and residual in that "
-               "order with + between them";
-    if (!read_features(in, &key->in) || !read_features(out, &key->out))
-        return "no numbers of features";
-    if (!wa_linear_shape_parse(tier, numbers, shape))
-        return "no shape of that kernel";
-    return words[end] ? "more than a row" : NULL;
+    write_words(problem, id, text, size);
+    wa_append(text, size, " %s", numbers);
 }
 
 /* ---- What plans take ---- */
@@ -177,24 +136,19 @@ typedef struct search {
     wa_linear_shape *shape;
 } search;
 
-static bool fits(const row_key *row, const row_key *own)
-{
-    return (row->type == 0 || row->type == own->type) &&
-           row->calls == own->calls &&
-           (row->terms == ANY_TERMS || row->terms == own->terms) &&
-           (row->in == 0 || row->in == own->in) &&
-           (row->out == 0 || row->out == own->out);
-}
-
 static bool take(void *data, const char *words, const char *reason)
 {
     const search *s = data;
-    const row_key own = key_of(s->problem, s->id);
-    char *not_taken = s->layout->not_taken;
+    char own[WA_ROW_WORDS_SIZE], *not_taken = s->layout->not_taken;
     wa_linear_shape shape;
-    row_key key;
-    const char *why = read_row(words, s->tier, &key, &shape);
-    if (!why && !fits(&key, &own))
+    const char *numbers = "";
+    const char *why = wa_row_check(columns, COUNT(columns), words, &numbers);
+    if (!why && !wa_linear_shape_parse(s->tier, numbers, &shape))
+        why = "no shape of that kernel";
+    if (!why && strchr(numbers, ' '))
+        why = "more than a row";
+    write_words(s->problem, s->id, own, sizeof own);
+    if (!why && !wa_row_fits(words, own))
         return false;
     if (!why)
         why = wa_linear_check_shape(s->problem, s->device, s->tier, &shape);

@@ -17,7 +17,7 @@
  * tier matrix in fp16, with a bias in that type; local-backward in the variant
  * dot. Other devices from compute capability 8.0 on share its compute units'
  * balance of arithmetic and local memory. */
-const char *const wa_built_in_rows[WA_BUILT_IN_ROWS] = {
+const char *const wa_built_in_rows[WA_BUILT_IN_ROWS + 1] = {
     "local-forward NVIDIA 80 any any any 49 49 32 49:49:64:1:49:32:7:7:7:1",
     "local-forward NVIDIA 80 any any any 64 64 64 64:64:128:1:64:64:4:8:8:2",
     "local-forward NVIDIA 80 any any any 196 196 32 "
@@ -44,7 +44,7 @@ const char *const wa_built_in_rows[WA_BUILT_IN_ROWS] = {
     "matrix-backward NVIDIA 90 dot half any 144 144 32 144:9:1:2:16:1:1",
     "matrix-backward NVIDIA 90 cosine half regions 256 256 32 "
     "128:8:1:2:64:3:1:256:128:64:4:4:1:32:1",
-};
+    NULL};
 
 /* ---- Rows that were loaded ---- */
 
@@ -261,60 +261,54 @@ void wa_describe_tuning(char *text, size_t size)
 static const char by_caller[] = "measured best, says a row that was loaded";
 static const char by_us[] = "measured best on devices of this kind";
 
-/* Sees rows, the last one first; true ends the search. */
-typedef bool row_visitor(void *data, const wa_tuned_row *row,
-                         const char *reason);
-
-static bool visit_loaded(const row_list *list, row_visitor *visit, void *data)
+static bool offer_loaded(const row_list *list, const char *kernel,
+                         const wa_device *device, wa_row_taker *take,
+                         void *data)
 {
     for (size_t i = list->count; i-- > 0;)
-        if (visit(data, &list->rows[i], by_caller))
+        if (wa_tuned_row_fits(&list->rows[i], kernel, device) &&
+            take(data, list->rows[i].words, by_caller))
             return true;
     return false;
 }
 
-static bool visit_built_in(const char *const *rows, size_t count,
-                           row_visitor *visit, void *data)
+bool wa_offer_rows(const char *kernel, const wa_device *device,
+                   const char *const *built_in, wa_row_taker *take, void *data)
 {
-    for (size_t i = count; i-- > 0;) {
-        wa_tuned_row row;
-        if (!wa_tuned_row_parse(rows[i], strlen(rows[i]), &row) &&
-            visit(data, &row, by_us))
-            return true;
-    }
-    return false;
-}
-
-/* All rows that a plan may take, the best first. */
-static bool visit_rows(const wa_device *device, const char *const *built_in,
-                       size_t count, row_visitor *visit, void *data)
-{
+    size_t count = 0;
     if (device->ignores_tuning)
         return false;
     wa_tuning_lock_take();
     read_environment();
-    const bool taken = visit_loaded(&from_environment, visit, data) ||
-                       visit_loaded(&from_program, visit, data);
+    bool taken = offer_loaded(&from_environment, kernel, device, take, data) ||
+                 offer_loaded(&from_program, kernel, device, take, data);
     wa_tuning_lock_release();
-    return taken || visit_built_in(built_in, count, visit, data);
+    while (built_in[count])
+        count++;
+    for (size_t i = count; i-- > 0 && !taken;) {
+        wa_tuned_row row;
+        taken = !wa_tuned_row_parse(built_in[i], strlen(built_in[i]), &row) &&
+                wa_tuned_row_fits(&row, kernel, device) &&
+                take(data, row.words, by_us);
+    }
+    return taken;
 }
 
 typedef struct lookup {
     wa_tuned_kernel kernel;
     const wa_problem *problem;
-    const wa_device *device;
     size_t passed_over; /* still to be */
     wa_tuned *found;
 } lookup;
 
-static bool take_next(void *data, const wa_tuned_row *row, const char *reason)
+static bool take_next(void *data, const char *words, const char *reason)
 {
     lookup *l = data;
-    if (!wa_tuned_row_fits(row, l->kernel, l->problem, l->device) ||
-        l->passed_over-- > 0)
+    if (!wa_tuned_words_fit(words, l->problem) || l->passed_over-- > 0)
         return false;
-    *l->found = (wa_tuned){row->shape, reason};
-    return true;
+    l->found->reason = reason;
+    return wa_tuned_shape_parse(l->kernel, strrchr(words, ' ') + 1,
+                                &l->found->shape);
 }
 
 /* Where a shape keeps bias and mask follows from which the problem has. */
@@ -342,33 +336,10 @@ bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
                    const wa_device *device, size_t passed_over,
                    wa_tuned *found)
 {
-    lookup l = {kernel, problem, device, passed_over, found};
-    if (!visit_rows(device, wa_built_in_rows, WA_BUILT_IN_ROWS, take_next, &l))
+    lookup l = {kernel, problem, passed_over, found};
+    if (!wa_offer_rows(wa_tuned_kernel_name(kernel), device, wa_built_in_rows,
+                       take_next, &l))
         return false;
     suit_problem(kernel, problem, &found->shape);
     return true;
-}
-
-typedef struct offer {
-    const char *kernel;
-    const wa_device *device;
-    wa_row_taker *take;
-    void *data;
-} offer;
-
-static bool offer_row(void *data, const wa_tuned_row *row, const char *reason)
-{
-    const offer *o = data;
-    const char *words = wa_tuned_row_of_sister(row, o->kernel, o->device);
-    return words && o->take(o->data, words, reason);
-}
-
-bool wa_offer_rows(const char *kernel, const wa_device *device,
-                   const char *const *built_in, wa_row_taker *take, void *data)
-{
-    offer o = {kernel, device, take, data};
-    size_t count = 0;
-    while (built_in[count])
-        count++;
-    return visit_rows(device, built_in, count, offer_row, &o);
 }

@@ -21,10 +21,9 @@ bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
                    const wa_device *device, size_t passed_over,
                    wa_tuned *found);
 
-/* Offers the rows of the sister's kernel for the device, in that order, until
- * one is taken: what they have behind the kernel's name and the device, and
- * what a plan says of such a row. built_in: the sister's, NULL at the end.
- * False: none was taken. */
+/* Offers the rows of a kernel for the device, in that order, until one is
+ * taken: their words, and what a plan says of such a row. built_in: NULL at
+ * the end. False: none was taken. */
 typedef bool wa_row_taker(void *data, const char *words, const char *reason);
 WA_SISTER bool wa_offer_rows(const char *kernel, const wa_device *device,
                              const char *const *built_in, wa_row_taker *take,
@@ -43,8 +42,8 @@ WA_SISTER winattn_status wa_read_tuning(void);
 /* Appends why rows of the user's environment are not used, if that is so. */
 WA_SISTER void wa_describe_tuning(char *text, size_t size);
 
-/* The rows that the library comes with, as text. */
+/* The rows that the library comes with, as text, NULL at the end. */
 #define WA_BUILT_IN_ROWS 20
-extern const char *const wa_built_in_rows[WA_BUILT_IN_ROWS];
+extern const char *const wa_built_in_rows[WA_BUILT_IN_ROWS + 1];
 
 #endif

@@ -13,20 +13,37 @@
 /* A shape has nothing but numbers, at most so many. */
 #define NUMBERS(shape) (sizeof(shape) / sizeof(uint32_t))
 #define MOST_NUMBERS NUMBERS(wa_matrix_gradient_shape)
-#define ANY "any"
 
 static const char *const kernels[WA_TUNED_KERNELS] = {
     "local-forward", "matrix-forward", "local-backward", "matrix-backward"};
-static const char *const tiers[] = {"-cpu", "-local", "-matrix"};
-static const char *const variants[WA_ROW_VARIANTS] = {ANY, "dot", "cosine",
-                                                      "sliding"};
-static const char *const types[WA_ROW_TYPES] = {ANY, "fp32", "half"};
-static const char *const score_biases[WA_ROW_SCORE_BIASES] = {
-    ANY, "none", "bias", "mask", "regions"};
 
-/* ---- Shapes ---- */
+/* What a row of attention has between the device and the shape. */
+static const char *const variants[] = {WA_ROW_ANY, "dot", "cosine", "sliding",
+                                       NULL};
+static const char *const types[] = {WA_ROW_ANY, "fp32", "half", NULL};
+static const char *const score_biases[] = {WA_ROW_ANY, "none",    "bias",
+                                           "mask",     "regions", NULL};
+static const char *const any[] = {WA_ROW_ANY, NULL};
+static const char *const none[] = {NULL};
+#define NO_NUMBERS "no numbers of queries, keys and channels"
+static const wa_row_word columns[] = {
+    {variants, false, "no variant"},
+    {types, false, "no type: any, fp32 or half"},
+    {score_biases, false, "no score bias: any, none, bias, mask or regions"},
+    {any, true, NO_NUMBERS},
+    {any, true, NO_NUMBERS},
+    {none, true, NO_NUMBERS}};
 
-bool wa_read_number(const char **text, uint32_t most, uint32_t *number)
+const char *wa_tuned_kernel_name(wa_tuned_kernel kernel)
+{
+    return kernels[kernel];
+}
+
+/* ---- Numbers ---- */
+
+/* A number without sign, behind which the text moves; false if there is none,
+ * or a larger one. */
+static bool read_number(const char **text, uint32_t most, uint32_t *number)
 {
     char *end;
     if (**text < '0' || **text > '9')
@@ -37,17 +54,59 @@ bool wa_read_number(const char **text, uint32_t most, uint32_t *number)
     return value <= most;
 }
 
-static size_t read_numbers(const char *text, uint32_t numbers[MOST_NUMBERS])
+size_t wa_read_numbers(const char *text, size_t most, uint32_t *numbers)
 {
-    size_t count = 0;
-    for (; count < MOST_NUMBERS; text++) {
-        if (!wa_read_number(&text, WA_LARGEST_NUMBER, &numbers[count++]))
+    for (size_t count = 0; count < most; text++) {
+        if (!read_number(&text, WA_LARGEST_NUMBER, &numbers[count++]))
             return 0;
         if (*text != ':')
-            return *text ? 0 : count;
+            return *text && *text != ' ' ? 0 : count;
     }
     return 0;
 }
+
+/* ---- Words ---- */
+
+static bool is_word(const wa_row_word *word, const char *text, size_t length)
+{
+    uint32_t number;
+    for (const char *const *name = word->names; *name; name++)
+        if (strlen(*name) == length && memcmp(*name, text, length) == 0)
+            return true;
+    const char *at = text;
+    return word->is_number && read_number(&at, 0x7fffffff, &number) &&
+           at == text + length && number > 0;
+}
+
+/* Behind a word and the space after it. */
+static const char *next_of(const char *text)
+{
+    text += strcspn(text, " ");
+    return text + (*text == ' ');
+}
+
+const char *wa_row_check(const wa_row_word *words, size_t count,
+                         const char *text, const char **shape)
+{
+    for (size_t i = 0; i < count; i++, text = next_of(text))
+        if (!is_word(&words[i], text, strcspn(text, " ")))
+            return words[i].why;
+    *shape = text;
+    return NULL;
+}
+
+bool wa_row_fits(const char *row, const char *own)
+{
+    for (; *own; row = next_of(row), own = next_of(own)) {
+        const size_t length = strcspn(row, " ");
+        if (!is_word(&(wa_row_word){any, false, NULL}, row, length) &&
+            (length != strcspn(own, " ") || memcmp(row, own, length) != 0))
+            return false;
+    }
+    return true;
+}
+
+/* ---- Shapes ---- */
 
 /* How many numbers the text of a shape has; those from `least` on may be
  * missing together, and are 0 then. */
@@ -82,7 +141,8 @@ bool wa_tuned_shape_parse(wa_tuned_kernel kernel, const char *text,
                           wa_tuned_shape *shape)
 {
     uint32_t read[MOST_NUMBERS] = {0}, numbers[MOST_NUMBERS];
-    const size_t all = counts[kernel].all, count = read_numbers(text, read);
+    const size_t all = counts[kernel].all,
+                 count = wa_read_numbers(text, MOST_NUMBERS, read);
     memset(shape, 0, sizeof *shape);
     for (size_t i = 0; i < all; i++)
         numbers[place_of(kernel, i)] = read[i];
@@ -135,33 +195,6 @@ static bool next_word(reader *from, bool *quoted)
     return true;
 }
 
-static bool read_name(reader *from, const char *const *names, size_t count,
-                      uint32_t *index)
-{
-    bool quoted;
-    if (!next_word(from, &quoted) || quoted)
-        return false;
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], from->word) == 0) {
-            *index = (uint32_t)i;
-            return true;
-        }
-    return false;
-}
-
-/* 0: "any". */
-static bool read_size(reader *from, bool may_be_any, uint32_t *number)
-{
-    bool quoted;
-    const char *text = from->word;
-    if (!next_word(from, &quoted) || quoted)
-        return false;
-    *number = 0;
-    if (may_be_any && strcmp(text, ANY) == 0)
-        return true;
-    return wa_read_number(&text, 0x7fffffff, number) && !*text && *number > 0;
-}
-
 /* A vendor and a capability, or a name in quotes. */
 static bool read_device(reader *from, wa_tuned_row *row)
 {
@@ -178,55 +211,34 @@ static bool read_device(reader *from, wa_tuned_row *row)
         if (strcmp(wa_vendor_name(v), from->word) == 0)
             row->vendor = v;
     return row->vendor != WA_VENDOR_OTHER && next_word(from, &quoted) &&
-           !quoted && wa_read_number(&text, 1000, &row->least_capability) &&
+           !quoted && read_number(&text, 1000, &row->least_capability) &&
            !*text;
 }
 
-/* What a row of attention has between the device and the shape. */
-static const char *read_problem(reader *from, wa_tuned_row *row)
+/* All words that are left. Numbers lose zeros in front; what is quoted keeps
+ * its quotes, and so is no word that there is. */
+static bool read_words(reader *from, wa_tuned_row *row)
 {
-    uint32_t variant, type, score_bias;
-    if (!read_name(from, variants, COUNT(variants), &variant))
-        return "no variant";
-    row->variant = (wa_row_variant)variant;
-    if (!read_name(from, types, COUNT(types), &type))
-        return "no type: any, fp32 or half";
-    row->type = (wa_row_type)type;
-    if (!read_name(from, score_biases, COUNT(score_biases), &score_bias))
-        return "no score bias: any, none, bias, mask or regions";
-    row->score_bias = (wa_row_score_bias)score_bias;
-    if (!read_size(from, true, &row->queries) ||
-        !read_size(from, true, &row->keys) ||
-        !read_size(from, false, &row->head_dim))
-        return "no numbers of queries, keys and channels";
-    return NULL;
-}
-
-/* And one of the sister's kernels: words that end with a shape. */
-static const char *read_sisters(reader *from, const char *kernel,
-                                wa_tuned_row *row)
-{
-    uint32_t numbers[MOST_NUMBERS];
     bool quoted;
-    size_t words = 0;
-    wa_append(row->sister, sizeof row->sister, "%s", kernel);
-    for (; next_word(from, &quoted) && !quoted; words++)
-        wa_append(row->sister, sizeof row->sister, " %s", from->word);
-    if (strlen(row->sister) + 1 == sizeof row->sister)
-        return "its words are too long";
-    return words < 2 || quoted || !read_numbers(from->word, numbers)
-               ? "no shape"
-               : NULL;
+    while (next_word(from, &quoted)) {
+        const char *word = from->word, *quote = quoted ? "\"" : "";
+        while (word[0] == '0' && word[1] >= '0' && word[1] <= '9')
+            word++;
+        wa_append(row->words, sizeof row->words, "%s%s%s%s",
+                  row->words[0] ? " " : "", quote, word, quote);
+    }
+    return strlen(row->words) + 1 < sizeof row->words;
 }
 
 /* It names a tier last, where winattn's own kernels name it first. */
 static bool is_of_sister(const char *kernel)
 {
+    static const char *const tiers[] = {"-cpu", "-local", "-matrix"};
     const size_t length = strlen(kernel);
     for (size_t i = 0; i < COUNT(tiers); i++) {
         const size_t tail = strlen(tiers[i]);
         if (length > tail && strcmp(kernel + length - tail, tiers[i]) == 0)
-            return length < WA_ROW_SISTER_SIZE / 2;
+            return true;
     }
     return false;
 }
@@ -235,186 +247,135 @@ const char *wa_tuned_row_parse(const char *line, size_t length,
                                wa_tuned_row *row)
 {
     reader from = {line, line + length, ""};
-    char name[WA_ROW_DEVICE_SIZE];
-    uint32_t kernel = WA_TUNED_KERNELS;
+    uint32_t numbers[MOST_NUMBERS];
+    wa_tuned_shape shape;
+    const char *last = "";
+    size_t kernel = 0;
     bool quoted;
     memset(row, 0, sizeof *row);
-    const bool is_known = read_name(&from, kernels, COUNT(kernels), &kernel);
-    memcpy(name, from.word, sizeof name);
-    if (!is_known && !is_of_sister(name))
+    if (next_word(&from, &quoted) && !quoted)
+        memcpy(row->kernel, from.word, sizeof row->kernel);
+    while (kernel < COUNT(kernels) && strcmp(kernels[kernel], row->kernel))
+        kernel++;
+    if (kernel == COUNT(kernels) && !is_of_sister(row->kernel))
         return "it starts with no kernel that has rows";
-    row->kernel = is_known ? (wa_tuned_kernel)kernel : WA_TUNED_KERNELS;
     if (!read_device(&from, row))
         return "no vendor with a capability, and no device's name in quotes";
-    if (!is_known)
-        return read_sisters(&from, name, row);
-    const char *wrong = read_problem(&from, row);
+    if (!read_words(&from, row))
+        return "its words are too long";
+    if (kernel == COUNT(kernels)) {
+        last = strrchr(row->words, ' ');
+        return last && wa_read_numbers(last + 1, MOST_NUMBERS, numbers)
+                   ? NULL
+                   : "no shape";
+    }
+    const char *wrong =
+        wa_row_check(columns, COUNT(columns), row->words, &last);
     if (wrong)
         return wrong;
-    if (!next_word(&from, &quoted) || quoted ||
-        !wa_tuned_shape_parse(row->kernel, from.word, &row->shape))
+    if (!wa_tuned_shape_parse((wa_tuned_kernel)kernel, last, &shape))
         return "no shape of that kernel";
-    return next_word(&from, &quoted) ? "more than a row" : NULL;
-}
-
-static void print_size(uint32_t number, char text[16])
-{
-    if (number)
-        snprintf(text, 16, "%u", number);
-    else
-        snprintf(text, 16, "%s", ANY);
-}
-
-/* Its device, as rows have it. */
-static void print_device(const wa_tuned_row *row, char *text, size_t size)
-{
-    if (row->device[0])
-        snprintf(text, size, "\"%s\"", row->device);
-    else
-        snprintf(text, size, "%s %u", wa_vendor_name(row->vendor),
-                 row->least_capability);
+    return strchr(last, ' ') ? "more than a row" : NULL;
 }
 
 void wa_tuned_row_print(const wa_tuned_row *row, char *text, size_t size)
 {
-    char device[WA_ROW_DEVICE_SIZE + 16], queries[16], keys[16], shape[128];
-    const char *words = strchr(row->sister, ' ');
-    print_device(row, device, sizeof device);
-    if (words) {
-        snprintf(text, size, "%.*s %s%s", (int)(words - row->sister),
-                 row->sister, device, words);
-        return;
-    }
-    print_size(row->queries, queries);
-    print_size(row->keys, keys);
-    wa_tuned_shape_print(row->kernel, &row->shape, shape, sizeof shape);
-    snprintf(text, size, "%s %s %s %s %s %s %s %u %s", kernels[row->kernel],
-             device, variants[row->variant], types[row->type],
-             score_biases[row->score_bias], queries, keys, row->head_dim,
-             shape);
+    if (row->device[0])
+        snprintf(text, size, "%s \"%s\" %s", row->kernel, row->device,
+                 row->words);
+    else
+        snprintf(text, size, "%s %s %u %s", row->kernel,
+                 wa_vendor_name(row->vendor), row->least_capability,
+                 row->words);
 }
 
 /* ---- What a row is for ---- */
 
-static wa_row_variant variant_of(const wa_problem *problem)
+wa_tuned_row wa_tuned_row_of(const char *kernel, const wa_device *device,
+                             const char *words)
 {
-    return problem->variant == WINATTN_DOT      ? WA_ROW_DOT
-           : problem->variant == WINATTN_COSINE ? WA_ROW_COSINE
-                                                : WA_ROW_SLIDING;
-}
-
-static wa_row_type type_of(const wa_problem *problem)
-{
-    return problem->dtype == WINATTN_FP32 ? WA_ROW_FP32 : WA_ROW_HALF;
-}
-
-static wa_row_score_bias score_bias_of(const wa_problem *problem)
-{
-    return MASK_HAS_REGIONS(problem->mask)      ? WA_ROW_REGIONS
-           : problem->mask != MASK_NONE         ? WA_ROW_MASK
-           : problem->bias != WINATTN_BIAS_NONE ? WA_ROW_BIAS
-                                                : WA_ROW_NO_SCORE_BIAS;
-}
-
-/* A row for the device. */
-static void write_device(wa_tuned_row *row, const wa_device *device)
-{
-    if (device->compute_capability) {
-        row->vendor = device->vendor;
-        row->least_capability = device->compute_capability;
-    } else {
-        snprintf(row->device, sizeof row->device, "%s", device->name);
-    }
-}
-
-static bool fits_device(const wa_tuned_row *row, const wa_device *device)
-{
-    return row->device[0]
-               ? strcmp(row->device, device->name) == 0
-               : row->vendor == device->vendor &&
-                     row->least_capability <= device->compute_capability;
-}
-
-wa_tuned_row wa_tuned_row_of(wa_tuned_kernel kernel, const wa_problem *problem,
-                             const wa_device *device,
-                             const wa_tuned_shape *shape)
-{
-    const bool sliding = problem->variant == WINATTN_SLIDING;
-    wa_tuned_row row = {.kernel = kernel,
-                        .variant = variant_of(problem),
-                        .type = type_of(problem),
-                        .score_bias = score_bias_of(problem),
-                        .queries = sliding ? 0 : problem->queries,
-                        .keys = sliding ? 0 : problem->keys,
-                        .head_dim = problem->head_dim,
-                        .shape = *shape};
-    write_device(&row, device);
+    wa_tuned_row row = {.vendor = device->vendor,
+                        .least_capability = device->compute_capability};
+    snprintf(row.kernel, sizeof row.kernel, "%s", kernel);
+    snprintf(row.words, sizeof row.words, "%s", words);
+    if (!device->compute_capability)
+        snprintf(row.device, sizeof row.device, "%s", device->name);
     return row;
 }
 
-bool wa_tuned_row_fits(const wa_tuned_row *row, wa_tuned_kernel kernel,
-                       const wa_problem *problem, const wa_device *device)
+bool wa_tuned_row_fits(const wa_tuned_row *row, const char *kernel,
+                       const wa_device *device)
 {
-    const wa_row_variant variant = variant_of(problem);
-    const bool fits_variant = row->variant == WA_ROW_WINDOWS
-                                  ? variant != WA_ROW_SLIDING
-                                  : variant == row->variant;
-    return row->kernel == kernel && fits_device(row, device) && fits_variant &&
-           (row->type == WA_ROW_ALL_TYPES || row->type == type_of(problem)) &&
-           (row->score_bias == WA_ROW_ANY_SCORE_BIAS ||
-            row->score_bias == score_bias_of(problem)) &&
-           (row->queries == 0 || row->queries == problem->queries) &&
-           (row->keys == 0 || row->keys == problem->keys) &&
-           row->head_dim == problem->head_dim;
+    return strcmp(row->kernel, kernel) == 0 &&
+           (row->device[0]
+                ? strcmp(row->device, device->name) == 0
+                : row->vendor == device->vendor &&
+                      row->least_capability <= device->compute_capability);
 }
 
-void wa_tuned_device_print(const wa_device *device, char *text, size_t size)
+/* Words of a problem. any_size: as rows of sliding problems have them. */
+static void write_words(const wa_problem *problem, bool any_size, char *text,
+                        size_t size)
 {
-    wa_tuned_row row = {.kernel = WA_TUNED_KERNELS};
-    write_device(&row, device);
-    print_device(&row, text, size);
+    const char *variant = problem->variant == WINATTN_DOT      ? "dot"
+                          : problem->variant == WINATTN_COSINE ? "cosine"
+                                                               : "sliding";
+    const char *score_bias = MASK_HAS_REGIONS(problem->mask)      ? "regions"
+                             : problem->mask != MASK_NONE         ? "mask"
+                             : problem->bias != WINATTN_BIAS_NONE ? "bias"
+                                                                  : "none";
+    text[0] = 0;
+    wa_append(text, size, "%s %s %s ", variant,
+              problem->dtype == WINATTN_FP32 ? "fp32" : "half", score_bias);
+    if (any_size)
+        wa_append(text, size, WA_ROW_ANY " " WA_ROW_ANY);
+    else
+        wa_append(text, size, "%u %u", problem->queries, problem->keys);
+    wa_append(text, size, " %u", problem->head_dim);
 }
 
-const char *wa_tuned_row_of_sister(const wa_tuned_row *row, const char *kernel,
-                                   const wa_device *device)
+void wa_tuned_words(wa_tuned_kernel kernel, const wa_problem *problem,
+                    const wa_tuned_shape *shape, char *text, size_t size)
 {
-    const size_t length = strlen(kernel);
-    return row->kernel == WA_TUNED_KERNELS && fits_device(row, device) &&
-                   strncmp(row->sister, kernel, length) == 0 &&
-                   row->sister[length] == ' '
-               ? row->sister + length + 1
-               : NULL;
+    char numbers[128];
+    wa_tuned_shape_print(kernel, shape, numbers, sizeof numbers);
+    write_words(problem, problem->variant == WINATTN_SLIDING, text, size);
+    wa_append(text, size, " %s", numbers);
 }
 
-/* Of a sister's row what is in front of the shape. */
-static size_t sister_words(const wa_tuned_row *row)
+bool wa_tuned_words_fit(const char *words, const wa_problem *problem)
 {
-    const char *shape = strrchr(row->sister, ' ');
-    return shape ? (size_t)(shape - row->sister) : 0;
+    char own[WA_ROW_WORDS_SIZE];
+    write_words(problem, false, own, sizeof own);
+    /* "any" is no sliding problem */
+    return wa_row_fits(words, own) &&
+           (problem->variant != WINATTN_SLIDING || words[0] == 's');
+}
+
+/* What is in front of the shape. */
+static size_t words_length(const wa_tuned_row *row)
+{
+    const char *shape = strrchr(row->words, ' ');
+    return shape ? (size_t)(shape - row->words) : 0;
 }
 
 bool wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b)
 {
-    return a->kernel == b->kernel && a->vendor == b->vendor &&
+    return a->vendor == b->vendor &&
            a->least_capability == b->least_capability &&
-           strcmp(a->device, b->device) == 0 && a->variant == b->variant &&
-           a->type == b->type && a->score_bias == b->score_bias &&
-           a->queries == b->queries && a->keys == b->keys &&
-           a->head_dim == b->head_dim && sister_words(a) == sister_words(b) &&
-           memcmp(a->sister, b->sister, sister_words(a)) == 0;
+           strcmp(a->kernel, b->kernel) == 0 &&
+           strcmp(a->device, b->device) == 0 &&
+           words_length(a) == words_length(b) &&
+           memcmp(a->words, b->words, words_length(a)) == 0;
 }
 
 uint64_t wa_tuned_row_hash(const wa_tuned_row *row)
 {
-    const uint32_t numbers[] = {
-        (uint32_t)row->kernel, (uint32_t)row->vendor,
-        row->least_capability, (uint32_t)row->variant,
-        (uint32_t)row->type,   (uint32_t)row->score_bias,
-        row->queries,          row->keys,
-        row->head_dim};
+    const uint32_t numbers[] = {(uint32_t)row->vendor, row->least_capability};
     wa_hash hash = wa_hash_start();
     wa_hash_add(&hash, numbers, sizeof numbers);
+    wa_hash_add(&hash, row->kernel, strlen(row->kernel));
     wa_hash_add(&hash, row->device, strlen(row->device));
-    wa_hash_add(&hash, row->sister, sister_words(row));
+    wa_hash_add(&hash, row->words, words_length(row));
     return wa_hash_end(hash).a;
 }
