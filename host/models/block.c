@@ -290,7 +290,7 @@ static winattn_status check_weights(const winattn_block_plan *plan,
                                   .heads = d->heads,
                                   .window = {d->window[0], d->window[1]},
                                   .is_cosine = d->variant == WINATTN_COSINE};
-    uint64_t extent[WA_BLOCK_TENSORS][2];
+    uint64_t extent[WA_BLOCK_TENSORS][4];
     wa_wanted_tensor wanted[WA_BLOCK_TENSORS];
     wa_block_extents(&shape, extent);
     for (int i = 0; i < WA_BLOCK_TENSORS; i++)

@@ -232,12 +232,12 @@ const char *const wa_block_tensor_names[WA_BLOCK_TENSORS] = {
     "fc2_weight",   "fc2_bias",     "table",      "logit_scale"};
 
 void wa_block_extents(const wa_block_shape *s,
-                      uint64_t extent[WA_BLOCK_TENSORS][2])
+                      uint64_t extent[WA_BLOCK_TENSORS][4])
 {
     const uint64_t c = s->channels, h = s->hidden;
     const uint64_t entries =
         (2ull * s->window[0] - 1) * (2ull * s->window[1] - 1);
-    const uint64_t all[WA_BLOCK_TENSORS][2] = {
+    const uint64_t all[WA_BLOCK_TENSORS][4] = {
         [WA_BLOCK_NORM1_WEIGHT] = {c, 1},
         [WA_BLOCK_NORM1_BIAS] = {c, 1},
         [WA_BLOCK_QKV_WEIGHT] = {3 * c, c},
@@ -251,7 +251,7 @@ void wa_block_extents(const wa_block_shape *s,
         [WA_BLOCK_FC2_WEIGHT] = {c, h},
         [WA_BLOCK_FC2_BIAS] = {c, 1},
         [WA_BLOCK_TABLE] = {entries, s->heads},
-        [WA_BLOCK_LOGIT_SCALE] = {s->is_cosine ? s->heads : 0, 1}};
+        [WA_BLOCK_LOGIT_SCALE] = {s->is_cosine ? s->heads : 0, 1, 1}};
     memcpy(extent, all, sizeof all);
 }
 

@@ -137,9 +137,9 @@ typedef struct wa_block_shape {
     bool is_cosine;
 } wa_block_shape;
 
-/* Outputs and inputs of matrices, else elements and 1; zeros: the block has no
- * such tensor. */
+/* Outputs and inputs of matrices, else elements and 1, as files have them; 0:
+ * the block has no such tensor. */
 void wa_block_extents(const wa_block_shape *shape,
-                      uint64_t extent[WA_BLOCK_TENSORS][2]);
+                      uint64_t extent[WA_BLOCK_TENSORS][4]);
 
 #endif

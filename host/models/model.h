@@ -17,7 +17,7 @@ typedef struct wa_model_weights {
     winattn_tensor norm_weight, norm_bias, head_weight, head_bias;
     struct wa_stage_tensors {
         winattn_block_weights *blocks;
-        winattn_tensor merge_weight, merge_norm_weight, merge_norm_bias;
+        winattn_tensor merge_norm_weight, merge_norm_bias, merge_weight;
     } stages[WA_SWIN_STAGES];
 } wa_model_weights;
 

@@ -64,122 +64,89 @@ static const float *part_of(const float *values, uint64_t start)
     return values ? values + start : NULL;
 }
 
-/* Shapes by their extents. */
-#define AXES(...)                                                             \
-    sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (uint64_t[])        \
-    {                                                                         \
-        __VA_ARGS__                                                           \
-    }
-
 /* ---- Blocks ---- */
 
-/* Where the tensors of a block, or of a merging, are. */
-typedef struct place {
-    uint32_t stage, block;
-} place;
-
-static winattn_status take_part(loader *l, place at, wa_swin_part part,
-                                const char *suffix, const float *to,
-                                uint32_t axes, const uint64_t *extent)
+/* A tensor of the same block, of a shape of its own. */
+static winattn_status take_part(loader *l, const wa_swin_tensor *t,
+                                wa_swin_part part, const char *suffix,
+                                const float *to, uint32_t axes,
+                                const uint64_t *extent)
 {
     char name[WA_NAME_SIZE];
-    wa_name_block(l->file->names, l->file->prefix.model, at.stage, at.block,
+    wa_name_block(l->file->names, l->file->prefix.model, t->stage, t->block,
                   part, suffix, name);
     return take(l, name, to, axes, extent);
 }
 
-static winattn_status take_linear(loader *l, place at, wa_swin_part part,
-                                  const float *weight, const float *bias,
-                                  uint64_t outputs, uint64_t inputs)
-{
-    WA_TRY(take_part(l, at, part, "weight", weight, AXES(outputs, inputs)));
-    return take_part(l, at, part, "bias", bias, AXES(outputs));
-}
-
-static winattn_status take_norm(loader *l, place at, wa_swin_part part,
-                                const float *weight, const float *bias,
-                                uint64_t channels)
-{
-    WA_TRY(take_part(l, at, part, "weight", weight, AXES(channels)));
-    return take_part(l, at, part, "bias", bias, AXES(channels));
-}
-
 /* Three projections become one; k has no bias in generation 2. */
-static winattn_status join_qkv(loader *l, place at,
-                               const wa_swin_block_weights *block,
-                               uint64_t channels, uint32_t generation)
+static winattn_status join_qkv(loader *l, const wa_swin_tensor *t,
+                               const float *to)
 {
+    const bool is_bias = t->index == WA_BLOCK_QKV_BIAS;
+    const uint64_t extent[] = {t->extent[0] / 3, t->extent[1]};
     for (uint32_t i = 0; i < 3; i++) {
         const wa_swin_part part = (wa_swin_part)(WA_PART_QUERY + i);
-        WA_TRY(take_part(l, at, part, "weight",
-                         part_of(block->qkv_weight, i * channels * channels),
-                         AXES(channels, channels)));
-        if (l->has_qkv_bias && (generation == 1 || part != WA_PART_KEY))
-            WA_TRY(take_part(l, at, part, "bias",
-                             part_of(block->qkv_bias, i * channels),
-                             AXES(channels)));
+        if (!is_bias || t->config->generation == 1 || part != WA_PART_KEY)
+            WA_TRY(take_part(l, t, part, is_bias ? "bias" : "weight",
+                             part_of(to, i * t->count / 3), t->axes, extent));
     }
     return WINATTN_SUCCESS;
 }
 
 /* Of generation 2, biases stand by themselves, or k's is without effect. */
-static winattn_status take_qkv_bias(loader *l, place at,
-                                    const wa_swin_block_weights *block,
-                                    uint64_t channels, uint32_t generation)
+static winattn_status take_qkv_bias(loader *l, const wa_swin_tensor *t,
+                                    const float *to)
 {
+    const bool is_v2 = t->config->generation == 2;
+    const uint64_t channels = t->count / 3;
     const bool separate =
-        generation == 2 && (wa_swin_find(l->file, at.stage, at.block,
-                                         WA_PART_ATTENTION, "q_bias") ||
-                            wa_swin_find(l->file, at.stage, at.block,
-                                         WA_PART_ATTENTION, "v_bias"));
-    if (!l->has_qkv_bias)
-        return WINATTN_SUCCESS;
-    if (!separate)
-        WA_TRY(take_part(l, at, WA_PART_QKV, "bias", block->qkv_bias,
-                         AXES(3 * channels)));
-    else {
-        WA_TRY(take_part(l, at, WA_PART_ATTENTION, "q_bias", block->qkv_bias,
-                         AXES(channels)));
-        WA_TRY(take_part(l, at, WA_PART_ATTENTION, "v_bias",
-                         part_of(block->qkv_bias, 2 * channels),
-                         AXES(channels)));
+        is_v2 && (wa_swin_find(l->file, t->stage, t->block, WA_PART_ATTENTION,
+                               "q_bias") ||
+                  wa_swin_find(l->file, t->stage, t->block, WA_PART_ATTENTION,
+                               "v_bias"));
+    if (separate) {
+        WA_TRY(take_part(l, t, WA_PART_ATTENTION, "q_bias", to, 1, &channels));
+        WA_TRY(take_part(l, t, WA_PART_ATTENTION, "v_bias",
+                         part_of(to, 2 * channels), 1, &channels));
+    } else {
+        WA_TRY(take_part(l, t, WA_PART_QKV, "bias", to, 1, &t->count));
     }
-    if (generation == 2 && !l->only_looks)
-        memset(wa_writable(block->qkv_bias + channels), 0,
+    if (is_v2 && !l->only_looks)
+        memset(wa_writable(to + channels), 0,
                (size_t)channels * sizeof(float));
     return WINATTN_SUCCESS;
 }
 
 /* The three tensors of a position MLP, one behind the other. */
-static winattn_status take_mlp(loader *l, place at, uint64_t units,
-                               uint64_t heads, const float *values)
+static winattn_status take_mlp(loader *l, const wa_swin_tensor *t,
+                               uint64_t units, const float *values)
 {
-    WA_TRY(take_part(l, at, WA_PART_POSITION_MLP, "0.weight", values,
-                     AXES(units, 2)));
-    WA_TRY(take_part(l, at, WA_PART_POSITION_MLP, "0.bias",
-                     part_of(values, 2 * units), AXES(units)));
-    return take_part(l, at, WA_PART_POSITION_MLP, "2.weight",
-                     part_of(values, 3 * units), AXES(heads, units));
+    const uint64_t first[] = {units, 2}, second[] = {t->extent[1], units};
+    WA_TRY(
+        take_part(l, t, WA_PART_POSITION_MLP, "0.weight", values, 2, first));
+    WA_TRY(take_part(l, t, WA_PART_POSITION_MLP, "0.bias",
+                     part_of(values, 2 * units), 1, first));
+    return take_part(l, t, WA_PART_POSITION_MLP, "2.weight",
+                     part_of(values, 3 * units), 2, second);
 }
 
 /* The file says how many units there are: that many only once all three
  * tensors are known to have them, and in all blocks no more than a model can
  * have. */
-static winattn_status take_positions(loader *l, const wa_swin_config *config,
-                                     place at,
-                                     const wa_swin_block_weights *block)
+static winattn_status take_positions(loader *l, const wa_swin_tensor *t,
+                                     const float *table)
 {
-    const uint64_t heads = config->heads[at.stage];
+    const uint64_t heads = t->extent[1];
     const wa_file_tensor *inner = wa_swin_find(
-        l->file, at.stage, at.block, WA_PART_POSITION_MLP, "0.weight");
+        l->file, t->stage, t->block, WA_PART_POSITION_MLP, "0.weight");
     const uint64_t units = inner && inner->axes ? inner->extent[0] : 0;
     if (units > WA_SWIN_HIDDEN_MOST)
         return wa_fail(WINATTN_INVALID_FILE,
                        "%s: has %llu units, more than %u", inner->name,
                        (unsigned long long)units, WA_SWIN_HIDDEN_MOST);
     if (l->only_looks) {
-        WA_TRY(take_mlp(l, at, units, heads, NULL));
-        l->position_steps += wa_position_steps(config, at.stage, units);
+        WA_TRY(take_mlp(l, t, units, NULL));
+        l->position_steps += wa_position_steps(t->config, t->stage, units);
         if (l->position_steps > WA_POSITION_STEPS_MOST)
             return wa_fail(WINATTN_INVALID_FILE,
                            "%s: the position MLPs up to this one are for more "
@@ -189,115 +156,68 @@ static winattn_status take_positions(loader *l, const wa_swin_config *config,
     }
     float *values = malloc((size_t)(units * (3 + heads) + 1) * sizeof *values);
     WA_TRY_MEMORY(values);
-    const winattn_status status = take_mlp(l, at, units, heads, values);
+    const winattn_status status = take_mlp(l, t, units, values);
     if (status == WINATTN_SUCCESS)
-        wa_position_table(config, at.stage, units, values, values + 2 * units,
-                          values + 3 * units, wa_writable(block->table));
+        wa_position_table(t->config, t->stage, units, values,
+                          values + 2 * units, values + 3 * units,
+                          wa_writable(table));
     free(values);
     return status;
 }
 
-static winattn_status load_block(loader *l, const wa_swin_config *config,
-                                 place at, const wa_swin_block_weights *block)
-{
-    const uint64_t channels = wa_swin_channels(config, at.stage);
-    const uint64_t hidden = config->hidden[at.stage];
-    const uint64_t heads = config->heads[at.stage];
-    WA_TRY(take_norm(l, at, WA_PART_NORM1, block->norm1_weight,
-                     block->norm1_bias, channels));
-    WA_TRY(take_norm(l, at, WA_PART_NORM2, block->norm2_weight,
-                     block->norm2_bias, channels));
-    if (l->file->names->parts[WA_PART_QKV]) {
-        WA_TRY(take_part(l, at, WA_PART_QKV, "weight", block->qkv_weight,
-                         AXES(3 * channels, channels)));
-        WA_TRY(take_qkv_bias(l, at, block, channels, config->generation));
-    } else {
-        WA_TRY(join_qkv(l, at, block, channels, config->generation));
-    }
-    WA_TRY(take_linear(l, at, WA_PART_PROJ, block->proj_weight,
-                       block->proj_bias, channels, channels));
-    WA_TRY(take_linear(l, at, WA_PART_FC1, block->fc1_weight, block->fc1_bias,
-                       hidden, channels));
-    WA_TRY(take_linear(l, at, WA_PART_FC2, block->fc2_weight, block->fc2_bias,
-                       channels, hidden));
-    if (config->generation == 1)
-        return take_part(l, at, WA_PART_ATTENTION,
-                         "relative_position_bias_table", block->table,
-                         AXES(wa_table_entries(config, at.stage), heads));
-    WA_TRY(take_part(l, at, WA_PART_ATTENTION, "logit_scale",
-                     block->logit_scale, AXES(heads, 1, 1)));
-    return take_positions(l, config, at, block);
-}
+/* ---- All ---- */
 
-/* ---- The rest ---- */
-
-static winattn_status take_merge(loader *l, uint32_t stage, wa_swin_part part,
-                                 const char *suffix, const float *to,
-                                 uint32_t axes, const uint64_t *extent)
+static void name_of(const loader *l, const wa_swin_tensor *t,
+                    char name[WA_NAME_SIZE])
 {
-    char name[WA_NAME_SIZE];
-    wa_name_merge(l->file->names, l->file->prefix.model, stage, part, suffix,
-                  name);
-    return take(l, name, to, axes, extent);
-}
-
-static winattn_status load_stage(loader *l, const wa_swin_weights *w,
-                                 uint32_t stage)
-{
-    const wa_swin_config *config = &w->config;
-    const wa_swin_stage_weights *s = &w->stages[stage];
-    const uint64_t channels = wa_swin_channels(config, stage);
-    const uint64_t normed = channels * (config->generation == 2 ? 2 : 4);
-    for (uint32_t block = 0; block < config->depths[stage]; block++)
-        WA_TRY(
-            load_block(l, config, (place){stage, block}, &s->blocks[block]));
-    if (stage + 1 == config->stages)
-        return WINATTN_SUCCESS;
-    WA_TRY(take_merge(l, stage, WA_PART_MERGE_NORM, "weight",
-                      s->merge_norm_weight, AXES(normed)));
-    WA_TRY(take_merge(l, stage, WA_PART_MERGE_NORM, "bias", s->merge_norm_bias,
-                      AXES(normed)));
-    return take_merge(l, stage, WA_PART_MERGE_LINEAR, "weight",
-                      s->merge_weight, AXES(2 * channels, 4 * channels));
-}
-
-static winattn_status take_rest(loader *l, const char *prefix,
-                                const char *part, const char *suffix,
-                                const float *to, uint32_t axes,
-                                const uint64_t *extent)
-{
-    char name[WA_NAME_SIZE];
-    wa_name_rest(prefix, part, suffix, name);
-    return take(l, name, to, axes, extent);
-}
-
-static winattn_status load_ends(loader *l, const wa_swin_weights *w)
-{
+    static const wa_swin_part of_block[] = {WA_PART_NORM1, WA_PART_QKV,
+                                            WA_PART_PROJ,  WA_PART_NORM2,
+                                            WA_PART_FC1,   WA_PART_FC2};
+    static const wa_swin_part of_merge[] = {WA_PART_MERGE_NORM,
+                                            WA_PART_MERGE_LINEAR};
     const wa_swin_names *names = l->file->names;
-    const wa_swin_config *c = &w->config;
-    const char *prefix = l->file->prefix.model;
-    const uint64_t first = c->channels;
-    const uint64_t last = wa_swin_channels(c, c->stages - 1);
-    WA_TRY(take_rest(l, prefix, names->patch, "weight", w->patch_weight,
-                     AXES(first, c->in_channels, c->patch[0], c->patch[1])));
-    WA_TRY(take_rest(l, prefix, names->patch, "bias", w->patch_bias,
-                     AXES(first)));
-    WA_TRY(take_rest(l, prefix, names->patch_norm, "weight",
-                     w->patch_norm_weight, AXES(first)));
-    WA_TRY(take_rest(l, prefix, names->patch_norm, "bias", w->patch_norm_bias,
-                     AXES(first)));
-    if (c->no_norm)
+    const wa_swin_prefix *prefix = &l->file->prefix;
+    const char *suffix = t->index % 2 ? "bias" : "weight";
+    const uint32_t pair = t->index / 2;
+    if (t->group == WA_SWIN_START)
+        wa_name_rest(prefix->model, pair ? names->patch_norm : names->patch,
+                     suffix, name);
+    else if (t->group == WA_SWIN_END)
+        wa_name_rest(pair ? prefix->wrapper : prefix->model,
+                     pair ? names->head : names->norm, suffix, name);
+    else if (t->group == WA_SWIN_MERGE)
+        wa_name_merge(names, prefix->model, t->stage, of_merge[pair], suffix,
+                      name);
+    else if (t->index < WA_BLOCK_TABLE)
+        wa_name_block(names, prefix->model, t->stage, t->block, of_block[pair],
+                      suffix, name);
+    else
+        wa_name_block(
+            names, prefix->model, t->stage, t->block, WA_PART_ATTENTION,
+            t->index == WA_BLOCK_TABLE ? "relative_position_bias_table"
+                                       : "logit_scale",
+            name);
+}
+
+static winattn_status load(void *data, const wa_swin_tensor *t,
+                           const float **values)
+{
+    loader *l = data;
+    const bool in_block = t->group == WA_SWIN_BLOCK;
+    const bool is_bias = in_block && t->index == WA_BLOCK_QKV_BIAS;
+    const bool is_qkv =
+        is_bias || (in_block && t->index == WA_BLOCK_QKV_WEIGHT);
+    char name[WA_NAME_SIZE];
+    if (is_bias && !l->has_qkv_bias)
         return WINATTN_SUCCESS;
-    WA_TRY(take_rest(l, prefix, names->norm, "weight", w->norm_weight,
-                     AXES(last)));
-    WA_TRY(
-        take_rest(l, prefix, names->norm, "bias", w->norm_bias, AXES(last)));
-    if (!c->classes)
-        return WINATTN_SUCCESS;
-    WA_TRY(take_rest(l, l->file->prefix.wrapper, names->head, "weight",
-                     w->head_weight, AXES(c->classes, last)));
-    return take_rest(l, l->file->prefix.wrapper, names->head, "bias",
-                     w->head_bias, AXES(c->classes));
+    if (is_qkv && !l->file->names->parts[WA_PART_QKV])
+        return join_qkv(l, t, *values);
+    if (is_bias)
+        return take_qkv_bias(l, t, *values);
+    if (in_block && t->index == WA_BLOCK_TABLE && t->config->generation == 2)
+        return take_positions(l, t, *values);
+    name_of(l, t, name);
+    return take(l, name, *values, t->axes, t->extent);
 }
 
 /* What is not behind the wrapper's prefix is of something else, of which the
@@ -348,13 +268,6 @@ static void describe(const loader *l, wa_swin_weights *w)
     wa_swin_rules_say(&w->config, w->origin, sizeof w->origin);
 }
 
-static winattn_status load_all(loader *l, wa_swin_weights *w)
-{
-    for (uint32_t i = 0; i < w->config.stages; i++)
-        WA_TRY(load_stage(l, w, i));
-    return load_ends(l, w);
-}
-
 winattn_status wa_swin_load(const wa_swin_file *file,
                             const wa_swin_config *config,
                             wa_swin_weights **weights)
@@ -364,11 +277,12 @@ winattn_status wa_swin_load(const wa_swin_file *file,
     wa_swin_weights *w = *weights;
     l.has_qkv_bias = wa_swin_has_qkv_bias(file, config);
     l.used = calloc(wa_safetensors_count(file->tensors) + 1, sizeof *l.used);
-    winattn_status status = l.used ? load_all(&l, w) : wa_fail_memory();
+    winattn_status status =
+        l.used ? wa_swin_visit(w, load, &l) : wa_fail_memory();
     WA_THEN(status, check_rest(&l));
     WA_THEN(status, wa_swin_weights_allocate(w));
     l.only_looks = false;
-    WA_THEN(status, load_all(&l, w));
+    WA_THEN(status, wa_swin_visit(w, load, &l));
     if (status == WINATTN_SUCCESS)
         describe(&l, w);
     free(l.used);

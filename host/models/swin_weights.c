@@ -11,6 +11,82 @@
 #include "base/struct.h"
 #include "models/levels.h"
 
+/* ---- All tensors ---- */
+
+/* Extents of the group's tensors, the first 0 where the model has none. */
+static void set_extents(const wa_swin_tensor *t, uint64_t extent[][4])
+{
+    const wa_swin_config *config = t->config;
+    const uint64_t c = wa_swin_channels(config, t->stage);
+    const uint64_t normed = config->generation == 2 ? 2 * c : 4 * c;
+    const uint64_t last = config->no_norm ? 0 : c, classes = config->classes;
+    const uint64_t in = config->in_channels;
+    const cl_uint *patch = config->patch, *window = config->window[t->stage];
+    const uint64_t start[][4] = {{c, in, patch[0], patch[1]}, {c}, {c}, {c}};
+    const uint64_t merge[][4] = {{normed}, {normed}, {2 * c, 4 * c}};
+    const uint64_t end[][4] = {{last}, {last}, {classes, c}, {classes}};
+    const wa_block_shape shape = {.channels = c,
+                                  .hidden = config->hidden[t->stage],
+                                  .heads = config->heads[t->stage],
+                                  .window = {window[0], window[1]},
+                                  .is_cosine = config->generation == 2};
+    if (t->group == WA_SWIN_START)
+        memcpy(extent, start, sizeof start);
+    else if (t->group == WA_SWIN_MERGE)
+        memcpy(extent, merge, sizeof merge);
+    else if (t->group == WA_SWIN_END)
+        memcpy(extent, end, sizeof end);
+    else
+        wa_block_extents(&shape, extent);
+}
+
+static winattn_status visit_group(wa_swin_tensor t, const float **values,
+                                  wa_swin_visitor *visit, void *data)
+{
+    static const struct {
+        uint32_t count, axes[WA_BLOCK_TENSORS];
+    } groups[] = {[WA_SWIN_START] = {4, {4, 1, 1, 1}},
+                  [WA_SWIN_BLOCK] =
+                      {WA_BLOCK_TENSORS,
+                       {1, 1, 2, 1, 2, 1, 1, 1, 2, 1, 2,
+                        1, [WA_BLOCK_TABLE] = 2, [WA_BLOCK_LOGIT_SCALE] = 3}},
+                  [WA_SWIN_MERGE] = {3, {1, 1, 2}},
+                  [WA_SWIN_END] = {4, {1, 1, 2, 1}}};
+    uint64_t extent[WA_BLOCK_TENSORS][4];
+    set_extents(&t, extent);
+    for (t.index = 0; t.index < groups[t.group].count; t.index++) {
+        t.axes = groups[t.group].axes[t.index];
+        t.count = 1;
+        memcpy(t.extent, extent[t.index], sizeof t.extent);
+        for (uint32_t axis = 0; axis < t.axes; axis++)
+            t.count *= t.extent[axis];
+        if (t.count)
+            WA_TRY(visit(data, &t, &values[t.index]));
+    }
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_swin_visit(wa_swin_weights *w, wa_swin_visitor *visit,
+                             void *data)
+{
+    wa_swin_tensor t = {.config = &w->config, .group = WA_SWIN_START};
+    wa_swin_block_weights *block = w->blocks;
+    WA_TRY(visit_group(t, &w->patch_weight, visit, data));
+    for (t.stage = 0; t.stage < w->config.stages; t.stage++) {
+        t.group = WA_SWIN_BLOCK;
+        for (t.block = 0; t.block < w->config.depths[t.stage]; t.block++)
+            WA_TRY(visit_group(t, (block++)->all, visit, data));
+        t.block = 0;
+        t.group = WA_SWIN_MERGE;
+        if (t.stage + 1 < w->config.stages)
+            WA_TRY(visit_group(t, &w->stages[t.stage].merge_norm_weight, visit,
+                               data));
+    }
+    t.stage--;
+    t.group = WA_SWIN_END;
+    return visit_group(t, &w->norm_weight, visit, data);
+}
+
 /* ---- One array for all ---- */
 
 /* Deals parts of it out; without an array it only counts. */
@@ -19,62 +95,13 @@ typedef struct dealer {
     uint64_t count;
 } dealer;
 
-static const float *deal(dealer *d, uint64_t count)
+static winattn_status deal(void *data, const wa_swin_tensor *t,
+                           const float **values)
 {
-    const float *part = d->values ? d->values + d->count : NULL;
-    d->count += (count + 15) / 16 * 16; /* lines of caches */
-    return part;
-}
-
-void wa_swin_block_extents(const wa_swin_config *config, uint32_t stage,
-                           uint64_t extent[WA_BLOCK_TENSORS][2])
-{
-    const wa_block_shape shape = {
-        .channels = wa_swin_channels(config, stage),
-        .hidden = config->hidden[stage],
-        .heads = config->heads[stage],
-        .window = {config->window[stage][0], config->window[stage][1]},
-        .is_cosine = config->generation == 2};
-    wa_block_extents(&shape, extent);
-}
-
-static void deal_block(dealer *d, const wa_swin_config *config, uint32_t stage,
-                       wa_swin_block_weights *block)
-{
-    uint64_t extent[WA_BLOCK_TENSORS][2];
-    wa_swin_block_extents(config, stage, extent);
-    for (int i = 0; i < WA_BLOCK_TENSORS; i++)
-        block->all[i] =
-            extent[i][0] ? deal(d, extent[i][0] * extent[i][1]) : NULL;
-}
-
-static void deal_all(dealer *d, wa_swin_weights *w)
-{
-    const wa_swin_config *config = &w->config;
-    const uint64_t first = config->channels;
-    const uint64_t last = wa_swin_channels(config, config->stages - 1);
-    wa_swin_block_weights *block = w->blocks;
-    w->patch_weight = deal(d, first * config->in_channels * config->patch[0] *
-                                  config->patch[1]);
-    w->patch_bias = deal(d, first);
-    w->patch_norm_weight = deal(d, first);
-    w->patch_norm_bias = deal(d, first);
-    for (uint32_t i = 0; i < config->stages; i++) {
-        const uint64_t channels = wa_swin_channels(config, i);
-        const uint64_t normed = channels * (config->generation == 2 ? 2 : 4);
-        w->stages[i].blocks = block;
-        for (uint32_t j = 0; j < config->depths[i]; j++)
-            deal_block(d, config, i, block++);
-        if (i + 1 == config->stages)
-            break;
-        w->stages[i].merge_norm_weight = deal(d, normed);
-        w->stages[i].merge_norm_bias = deal(d, normed);
-        w->stages[i].merge_weight = deal(d, 8 * channels * channels);
-    }
-    w->norm_weight = config->no_norm ? NULL : deal(d, last);
-    w->norm_bias = config->no_norm ? NULL : deal(d, last);
-    w->head_weight = config->classes ? deal(d, config->classes * last) : NULL;
-    w->head_bias = config->classes ? deal(d, config->classes) : NULL;
+    dealer *d = data;
+    *values = d->values ? d->values + d->count : NULL;
+    d->count += (t->count + 15) / 16 * 16; /* lines of caches */
+    return WINATTN_SUCCESS;
 }
 
 winattn_status wa_swin_weights_create(const wa_swin_config *config,
@@ -94,7 +121,10 @@ winattn_status wa_swin_weights_create(const wa_swin_config *config,
         free(w);
         return wa_fail_memory();
     }
-    deal_all(&counted, w);
+    blocks = 0;
+    for (uint32_t i = 0; i < config->stages; blocks += config->depths[i++])
+        w->stages[i].blocks = w->blocks + blocks;
+    wa_swin_visit(w, deal, &counted);
     w->count = counted.count;
     *weights = w;
     return WINATTN_SUCCESS;
@@ -106,8 +136,7 @@ winattn_status wa_swin_weights_allocate(wa_swin_weights *weights)
         weights->values = calloc((size_t)weights->count, sizeof(float));
     WA_TRY_MEMORY(weights->values);
     dealer dealt = {.values = weights->values};
-    deal_all(&dealt, weights);
-    return WINATTN_SUCCESS;
+    return wa_swin_visit(weights, deal, &dealt);
 }
 
 void winattn_swin_weights_destroy(winattn_swin_weights *weights)
@@ -171,73 +200,27 @@ static void fill(uint64_t *state, const float *to, uint64_t count, float mean,
     }
 }
 
-/* Sums over inputs of variance 1 get variance 1, too. */
-static void fill_matrix(uint64_t *state, const float *to, uint64_t outputs,
-                        uint64_t inputs)
+static winattn_status fill_tensor(void *state, const wa_swin_tensor *t,
+                                  const float **values)
 {
-    fill(state, to, outputs * inputs, 0, 1 / sqrtf((float)inputs));
-}
-
-static void fill_norm(uint64_t *state, const float *weight, const float *bias,
-                      uint64_t channels)
-{
-    fill(state, weight, channels, 1, 0.1F);
-    fill(state, bias, channels, 0, 0.1F);
-}
-
-static void fill_block(uint64_t *state, const wa_swin_config *config,
-                       uint32_t stage, const wa_swin_block_weights *block)
-{
-    const bool is_v2 = config->generation == 2;
-    uint64_t extent[WA_BLOCK_TENSORS][2];
-    wa_swin_block_extents(config, stage, extent);
-    for (int i = 0; i < WA_BLOCK_TENSORS; i++) {
-        const uint64_t count = extent[i][0] * extent[i][1];
-        if (i == WA_BLOCK_TABLE)
-            fill(state, block->table, count, is_v2 ? 8.0F : 0.0F, 1);
-        else if (extent[i][1] > 1)
-            fill_matrix(state, block->all[i], extent[i][0], extent[i][1]);
-        else
-            fill(state, block->all[i], count,
-                 i == WA_BLOCK_NORM1_WEIGHT || i == WA_BLOCK_NORM2_WEIGHT
-                     ? 1.0F
-                 : i == WA_BLOCK_LOGIT_SCALE ? 2.3F
-                                             : 0.0F,
-                 0.1F);
-    }
-    const uint64_t c = wa_swin_channels(config, stage);
-    if (is_v2)
-        memset(wa_writable(block->qkv_bias + c), 0, (size_t)c * sizeof(float));
-}
-
-static void fill_all(uint64_t *state, const wa_swin_weights *w)
-{
-    const wa_swin_config *config = &w->config;
-    const uint64_t first = config->channels;
-    const uint64_t last = wa_swin_channels(config, config->stages - 1);
-    fill_matrix(state, w->patch_weight, first,
-                (uint64_t)config->in_channels * config->patch[0] *
-                    config->patch[1]);
-    fill(state, w->patch_bias, first, 0, 0.1F);
-    fill_norm(state, w->patch_norm_weight, w->patch_norm_bias, first);
-    for (uint32_t i = 0; i < config->stages; i++) {
-        const uint64_t channels = wa_swin_channels(config, i);
-        for (uint32_t j = 0; j < config->depths[i]; j++)
-            fill_block(state, config, i, &w->stages[i].blocks[j]);
-        if (i + 1 == config->stages)
-            break;
-        fill_norm(state, w->stages[i].merge_norm_weight,
-                  w->stages[i].merge_norm_bias,
-                  channels * (config->generation == 2 ? 2 : 4));
-        fill_matrix(state, w->stages[i].merge_weight, 2 * channels,
-                    4 * channels);
-    }
-    if (!config->no_norm)
-        fill_norm(state, w->norm_weight, w->norm_bias, last);
-    if (config->classes) {
-        fill_matrix(state, w->head_weight, config->classes, last);
-        fill(state, w->head_bias, config->classes, 0, 0.1F);
-    }
+    const bool is_v2 = t->config->generation == 2;
+    const bool in_block = t->group == WA_SWIN_BLOCK;
+    const uint64_t inputs = t->count / t->extent[0];
+    if (in_block && t->index == WA_BLOCK_TABLE)
+        fill(state, *values, t->count, is_v2 ? 8.0F : 0.0F, 1);
+    else if (in_block ? inputs > 1 : t->axes > 1)
+        /* sums over inputs of variance 1 get variance 1, too */
+        fill(state, *values, t->count, 0, 1 / sqrtf((float)inputs));
+    else
+        fill(state, *values, t->count,
+             in_block && t->index == WA_BLOCK_LOGIT_SCALE ? 2.3F
+             : t->index % 2 == 0 && t->axes == 1          ? 1.0F
+                                                          : 0.0F,
+             0.1F);
+    if (is_v2 && in_block && t->index == WA_BLOCK_QKV_BIAS) /* k has none */
+        memset(wa_writable(*values + t->count / 3), 0,
+               (size_t)t->count / 3 * sizeof(float));
+    return WINATTN_SUCCESS;
 }
 
 winattn_status winattn_swin_weights_random(const winattn_swin_config *config,
@@ -259,7 +242,7 @@ winattn_status winattn_swin_weights_random(const winattn_swin_config *config,
         return status;
     }
     uint64_t state = seed;
-    fill_all(&state, *weights);
+    wa_swin_visit(*weights, fill_tensor, &state);
     snprintf((*weights)->origin, sizeof(*weights)->origin, "random, seed %llu",
              (unsigned long long)seed);
     return WINATTN_SUCCESS;

@@ -72,16 +72,38 @@ typedef struct winattn_swin_weights {
     char origin[512]; /* what winattn_swin_weights_describe says */
 } wa_swin_weights;
 
+/* ---- All tensors of a model, one by one ---- */
+
+typedef enum wa_swin_group {
+    WA_SWIN_START,
+    WA_SWIN_BLOCK,
+    WA_SWIN_MERGE,
+    WA_SWIN_END
+} wa_swin_group;
+
+/* In each group weights, at even indices, and their biases take turns, but for
+ * WA_BLOCK_TABLE and what is behind it. */
+typedef struct wa_swin_tensor {
+    const wa_swin_config *config;
+    wa_swin_group group;
+    uint32_t stage, block; /* of START and END: whose channels it has; 0 */
+    uint32_t index;        /* in the group, in the order of the struct */
+    uint32_t axes;
+    uint64_t extent[4], count;
+} wa_swin_tensor;
+
+/* Sees those that the model has, in the order in which they lie in memory. */
+typedef winattn_status wa_swin_visitor(void *data, const wa_swin_tensor *t,
+                                       const float **values);
+winattn_status wa_swin_visit(wa_swin_weights *weights, wa_swin_visitor *visit,
+                             void *data);
+
 /* Channels of a stage. */
 static inline uint32_t wa_swin_channels(const wa_swin_config *config,
                                         uint32_t stage)
 {
     return config->channels << stage;
 }
-
-/* Outputs and inputs of the tensors of a stage's blocks. */
-void wa_swin_block_extents(const wa_swin_config *config, uint32_t stage,
-                           uint64_t extent[WA_BLOCK_TENSORS][2]);
 
 /* Is this a model that can be: numbers in range, heads that divide channels
  * into head dims of at most 256? */

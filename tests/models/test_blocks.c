@@ -29,7 +29,7 @@ static block_weights weights_drawn(const winattn_block_desc *d)
     /* a scale, too, where the variant has none */
     const wa_block_shape shape = {
         d->channels, d->hidden, d->heads, {d->window[0], d->window[1]}, true};
-    uint64_t extent[WA_BLOCK_TENSORS][2];
+    uint64_t extent[WA_BLOCK_TENSORS][4];
     block_weights w;
     winattn_tensor *given = &w.given.norm1_weight;
     wa_block_extents(&shape, extent);
