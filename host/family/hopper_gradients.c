@@ -84,9 +84,7 @@ static bool is_whole(const wa_problem *problem)
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            wa_pass pass)
 {
-    const char *why = wa_wgmma_windows_refusal(problem, device, pass);
-    if (why)
-        return why;
+    WA_REFUSE(wa_wgmma_windows_refusal(problem, device, pass));
     if (problem->bias == WINATTN_BIAS_NONE)
         return "fragments are as fast without a bias";
     if (problem->heads != problem->kv_heads)
@@ -141,9 +139,7 @@ static const char *plan_whole(const wa_problem *problem,
                           .stages = MOST_STAGES,
                           .is_whole = true};
     wa_schedule *s = &plan->schedule;
-    const char *why = fit(problem, device, &shape);
-    if (why)
-        return why;
+    WA_REFUSE(fit(problem, device, &shape));
     set_step(problem, device, "window_gradients_wgmma", WHOLE_TOKENS,
              WHOLE_TILE, &shape, &plan->step[WA_STEP_KEYS]);
     plan->fused = true;
@@ -176,11 +172,8 @@ static const char *plan_pair(const wa_problem *problem,
                          .other_bytes = BYTES_OF_ROW,
                          .stages = MOST_STAGES};
     wa_schedule *s = &plan->schedule;
-    const char *why = fit(problem, device, &rows);
-    if (!why)
-        why = fit(problem, device, &keys);
-    if (why)
-        return why;
+    WA_REFUSE(fit(problem, device, &rows));
+    WA_REFUSE(fit(problem, device, &keys));
     set_step(problem, device, "window_rows_wgmma", TAKEN_ROWS, rows.tile,
              &rows, &plan->step[WA_STEP_ROWS]);
     set_step(problem, device, "window_keys_wgmma", keys.tile, TAKEN_ROWS,
@@ -203,12 +196,11 @@ static const char *plan_pair(const wa_problem *problem,
 static const char *take(const wa_problem *problem, const wa_device *device,
                         const wa_tuned_shape *none, wa_plan *plan)
 {
-    const char *why = is_whole(problem) ? plan_whole(problem, device, plan)
-                                        : plan_pair(problem, device, plan);
     (void)none;
-    if (!why)
-        wa_set_wgmma_access(plan);
-    return why;
+    WA_REFUSE(
+        (is_whole(problem) ? plan_whole : plan_pair)(problem, device, plan));
+    wa_set_wgmma_access(plan);
+    return NULL;
 }
 
 const wa_family wa_hopper_gradients = {.engine = WA_ENGINE_SPECIAL,

@@ -175,16 +175,12 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     const wgmma_shape rows = rows_shape(dim), keys = keys_shape(dim);
     if (!wa_has_wgmma(device))
         return "";
-    const char *why = problem_refusal(problem, pass);
-    if (why)
-        return why;
+    WA_REFUSE(problem_refusal(problem, pass));
     if (pass == WA_FORWARD)
         return device_refusal(device, forward.block_rows,
                               forward_bytes(dim, forward));
-    why = device_refusal(device, rows.block_rows, rows_bytes(dim, rows));
-    return why ? why
-               : device_refusal(device, keys.block_rows,
-                                keys_bytes(dim, keys));
+    WA_REFUSE(device_refusal(device, rows.block_rows, rows_bytes(dim, rows)));
+    return device_refusal(device, keys.block_rows, keys_bytes(dim, keys));
 }
 
 /* Where maps do not serve, copies may. */

@@ -55,9 +55,7 @@ static bool pays(const wa_problem *problem, uint32_t tokens)
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            wa_pass pass)
 {
-    const char *why = wa_wgmma_windows_refusal(problem, device, pass);
-    if (why)
-        return why;
+    WA_REFUSE(wa_wgmma_windows_refusal(problem, device, pass));
     if (problem->grid.used &&
         (problem->head_dim != 32 || problem->grid.window[0] > 1))
         return "maps of more channels or axes are faster on fragments";
@@ -247,15 +245,12 @@ static const char *take(const wa_problem *problem, const wa_device *device,
 {
     window_shape s;
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    const char *why = NULL;
     (void)none;
     if (!find_whole_blocks(problem, device, &s) &&
         !find_four_windows(problem, device, &s))
-        why = find_even_blocks(problem, device, &s);
-    if (!why && work_items(problem, &s) > device->max_work_group)
-        why = "the device's work-groups are too small";
-    if (why)
-        return why;
+        WA_REFUSE(find_even_blocks(problem, device, &s));
+    if (work_items(problem, &s) > device->max_work_group)
+        return "the device's work-groups are too small";
     wa_set_wgmma_access(plan);
     plan->shape.matrix.stages = s.stages;
     plan->shape.matrix.windows_per_group = s.windows;

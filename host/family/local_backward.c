@@ -233,9 +233,7 @@ static const char *take_whole(const wa_problem *problem,
     if (problem->variant == WINATTN_SLIDING ||
         s->fused.block_keys < problem->keys)
         return "one kernel needs all keys of a window";
-    const char *why = refusal(problem, device, WA_GRADIENTS_FUSED, &s->fused);
-    if (why)
-        return why;
+    WA_REFUSE(refusal(problem, device, WA_GRADIENTS_FUSED, &s->fused));
     take_keys(problem, device, WA_GRADIENTS_FUSED, &s->fused, plan);
     /* padding with given values takes registers: of four work-groups that a
      * compute unit of an H200 holds otherwise, three are left */
@@ -252,11 +250,8 @@ static const char *take_pair(const wa_problem *problem,
                              const wa_tuned_shape *shape, wa_plan *plan)
 {
     const wa_gradient_pair *s = &shape->local_pair;
-    const char *why = refusal(problem, device, WA_GRADIENTS_ROWS, &s->rows);
-    if (!why)
-        why = refusal(problem, device, WA_GRADIENTS_KEYS, &s->keys);
-    if (why)
-        return why;
+    WA_REFUSE(refusal(problem, device, WA_GRADIENTS_ROWS, &s->rows));
+    WA_REFUSE(refusal(problem, device, WA_GRADIENTS_KEYS, &s->keys));
     take_keys(problem, device, WA_GRADIENTS_KEYS, &s->keys, plan);
     set_kernel(problem, device, WA_GRADIENTS_STATISTICS, &s->rows,
                "backward_rows_local", &plan->step[WA_STEP_STATISTICS]);

@@ -68,13 +68,9 @@ static const char *take(const wa_problem *problem, const wa_device *device,
                         const wa_tuned_shape *demanded, wa_plan *plan)
 {
     const wa_local_shape *shape = &demanded->local_forward;
-    const char *why = malformed(shape);
-    if (why)
-        return why;
+    WA_REFUSE(malformed(shape));
     const wa_local_tiling t = wa_local_tiling_of(problem, shape);
-    why = refusal(problem, device, shape, &t);
-    if (why)
-        return why;
+    WA_REFUSE(refusal(problem, device, shape, &t));
     wa_step *step = &plan->step[WA_STEP_FORWARD];
     step->kernel = "forward_local";
     plan->shape.local = *shape;

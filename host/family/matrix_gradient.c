@@ -21,9 +21,7 @@ const char *wa_matrix_begin_side(const wa_problem *problem,
                                  const wa_matrix_shape *shape,
                                  uint32_t keeps_dbias, wa_matrix_side *s)
 {
-    const char *why = wa_matrix_refusal(problem, device, shape);
-    if (why)
-        return why;
+    WA_REFUSE(wa_matrix_refusal(problem, device, shape));
     *s = (wa_matrix_side){
         problem, device, *shape,
         wa_matrix_tiling_of(problem, device->matrix_unit, shape), keeps_dbias};

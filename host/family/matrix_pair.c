@@ -98,12 +98,8 @@ static const char *begin_rows(const wa_problem *problem,
 {
     const wa_matrix_tiling *t = &s->tiling;
     const uint32_t tile = device->matrix_unit->tile;
-    const char *why =
-        wa_matrix_begin_side(problem, device, shape, keeps_dbias, s);
-    if (!why)
-        why = wa_matrix_dbias_refusal(s, ROW_PLANES + o_serves(s));
-    if (why)
-        return why;
+    WA_REFUSE(wa_matrix_begin_side(problem, device, shape, keeps_dbias, s));
+    WA_REFUSE(wa_matrix_dbias_refusal(s, ROW_PLANES + o_serves(s)));
     const uint32_t splits = splits_of(s);
     if (shape->waves_per_window % t->row_tiles != 0)
         return "tiles of rows have different numbers of waves";
@@ -120,10 +116,8 @@ static const char *begin_keys(const wa_problem *transposed,
                               const wa_device *device,
                               const wa_matrix_shape *shape, wa_matrix_side *s)
 {
-    const char *why =
-        wa_matrix_begin_side(transposed, device, shape, WA_DBIAS_REGISTERS, s);
-    if (why)
-        return why;
+    WA_REFUSE(wa_matrix_begin_side(transposed, device, shape,
+                                   WA_DBIAS_REGISTERS, s));
     if (shape->bias_cache != WA_BIAS_CACHE_NONE &&
         transposed->bias != WINATTN_BIAS_NONE &&
         transposed->heads != transposed->kv_heads)
@@ -178,15 +172,12 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     const wa_matrix_shape of_keys = wa_matrix_transpose_shape(&shape->keys);
     const wa_problem transposed = wa_matrix_transpose(problem);
     wa_matrix_side rows, keys;
-    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
-    if (!why)
-        why = begin_rows(problem, device, &shape->rows, shape->keeps_dbias,
-                         &rows);
-    if (!why)
-        why = begin_keys(&transposed, device, &of_keys, &keys);
-    if (!why)
-        set_plan(&rows, &keys, plan);
-    return why;
+    WA_REFUSE(wa_matrix_impossible(problem, device, WA_BACKWARD));
+    WA_REFUSE(
+        begin_rows(problem, device, &shape->rows, shape->keeps_dbias, &rows));
+    WA_REFUSE(begin_keys(&transposed, device, &of_keys, &keys));
+    set_plan(&rows, &keys, plan);
+    return NULL;
 }
 
 /* ---- All shapes ---- */

@@ -40,9 +40,7 @@ const char *wa_sliding_tiles_refusal(const wa_problem *problem,
 {
     const wa_matrix_unit *unit = device->matrix_unit;
     const uint32_t tiles = s->waves_per_window * unit->queries;
-    const char *why = wa_matrix_refusal(problem, device, s);
-    if (why)
-        return why;
+    WA_REFUSE(wa_matrix_refusal(problem, device, s));
     if (s->windows_per_group != 1 || s->bias_cache != WA_BIAS_CACHE_NONE)
         return "sliding kernels have one team and no bias";
     if (tiles == 0 || s->block_rows == 0 || s->block_rows % tiles != 0)
@@ -55,9 +53,7 @@ const char *wa_sliding_tiles_refusal(const wa_problem *problem,
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            const wa_matrix_shape *s)
 {
-    const char *why = wa_sliding_tiles_refusal(problem, device, s);
-    if (why)
-        return why;
+    WA_REFUSE(wa_sliding_tiles_refusal(problem, device, s));
     return local_bytes(problem, device, s) > device->local_bytes
                ? "local memory of the device is too small"
                : NULL;
@@ -67,14 +63,12 @@ static const char *take(const wa_problem *problem, const wa_device *device,
                         const wa_tuned_shape *demanded, wa_plan *plan)
 {
     const wa_matrix_shape *shape = &demanded->matrix_forward;
-    const char *why = wa_matrix_impossible(problem, device, WA_FORWARD);
-    if (!why)
-        why = refusal(problem, device, shape);
-    if (!why)
-        wa_take_matrix_forward(problem, device, shape,
-                               device->matrix_unit->sliding_forward_kernel,
-                               local_bytes(problem, device, shape), plan);
-    return why;
+    WA_REFUSE(wa_matrix_impossible(problem, device, WA_FORWARD));
+    WA_REFUSE(refusal(problem, device, shape));
+    wa_take_matrix_forward(problem, device, shape,
+                           device->matrix_unit->sliding_forward_kernel,
+                           local_bytes(problem, device, shape), plan);
+    return NULL;
 }
 
 /* ---- All shapes ---- */

@@ -53,9 +53,7 @@ static const char *side_refusal(const wa_problem *problem,
                                 const wa_device *device,
                                 const wa_matrix_shape *s, uint64_t bytes)
 {
-    const char *why = wa_sliding_tiles_refusal(problem, device, s);
-    if (why)
-        return why;
+    WA_REFUSE(wa_sliding_tiles_refusal(problem, device, s));
     return bytes > device->local_bytes
                ? "local memory of the device is too small"
                : NULL;
@@ -138,8 +136,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "sliding gradients are made by two kernels";
     if (shape->keeps_dbias)
         return "there are no sums of a bias";
-    const char *why = rows_refusal(problem, device, &rows);
-    return why ? why : keys_refusal(problem, device, &keys);
+    WA_REFUSE(rows_refusal(problem, device, &rows));
+    return keys_refusal(problem, device, &keys);
 }
 
 static const char *take(const wa_problem *problem, const wa_device *device,
@@ -150,11 +148,8 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     const wa_matrix_shape rows = shape->rows;
     const wa_matrix_shape keys = wa_matrix_transpose_shape(&shape->keys);
     wa_schedule *s = &plan->schedule;
-    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
-    if (!why)
-        why = refusal(problem, device, shape);
-    if (why)
-        return why;
+    WA_REFUSE(wa_matrix_impossible(problem, device, WA_BACKWARD));
+    WA_REFUSE(refusal(problem, device, shape));
     wa_take_sliding_statistics(problem, device, demanded, false, plan);
     set_rows(problem, device, &rows, false, false, &plan->step[WA_STEP_ROWS]);
     wa_step *last = &plan->step[WA_STEP_KEYS];

@@ -103,12 +103,8 @@ static const char *begin(const wa_problem *problem, const wa_device *device,
                          const wa_matrix_shape *shape, uint32_t keeps_dbias,
                          wa_matrix_side *w)
 {
-    const char *why =
-        wa_matrix_begin_side(problem, device, shape, keeps_dbias, w);
-    if (!why)
-        why = wa_matrix_dbias_refusal(w, ROW_PLANES);
-    if (why)
-        return why;
+    WA_REFUSE(wa_matrix_begin_side(problem, device, shape, keeps_dbias, w));
+    WA_REFUSE(wa_matrix_dbias_refusal(w, ROW_PLANES));
     if (shape->block_rows < problem->queries ||
         problem->heads != problem->kv_heads)
         return "other rows see the same keys";
@@ -124,13 +120,10 @@ static const char *take(const wa_problem *problem, const wa_device *device,
 {
     wa_matrix_shape shape = demanded->matrix_backward.rows;
     wa_matrix_side w;
-    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
     shape.block_keys = problem->keys;
-    if (!why)
-        why = begin(problem, device, &shape,
-                    demanded->matrix_backward.keeps_dbias, &w);
-    if (why)
-        return why;
+    WA_REFUSE(wa_matrix_impossible(problem, device, WA_BACKWARD));
+    WA_REFUSE(begin(problem, device, &shape,
+                    demanded->matrix_backward.keeps_dbias, &w));
     wa_step *step = &plan->step[WA_STEP_KEYS];
     const size_t size = sizeof step->defines;
     wa_begin_step(problem, device, device->matrix_unit->backward_kernel,

@@ -24,9 +24,7 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
                            const wa_matrix_shape *s)
 {
     const wa_matrix_unit *unit = device->matrix_unit;
-    const char *why = wa_matrix_refusal(problem, device, s);
-    if (why)
-        return why;
+    WA_REFUSE(wa_matrix_refusal(problem, device, s));
     if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
         MASK_FOLLOWS_GRID(problem->mask))
         return "registers or regions serve better where shift boundaries are "
@@ -67,14 +65,12 @@ static const char *take(const wa_problem *problem, const wa_device *device,
                         const wa_tuned_shape *demanded, wa_plan *plan)
 {
     const wa_matrix_shape *shape = &demanded->matrix_forward;
-    const char *why = wa_matrix_impossible(problem, device, WA_FORWARD);
-    if (!why)
-        why = refusal(problem, device, shape);
-    if (!why)
-        wa_take_matrix_forward(problem, device, shape,
-                               device->matrix_unit->forward_kernel,
-                               local_bytes(problem, device, shape), plan);
-    return why;
+    WA_REFUSE(wa_matrix_impossible(problem, device, WA_FORWARD));
+    WA_REFUSE(refusal(problem, device, shape));
+    wa_take_matrix_forward(problem, device, shape,
+                           device->matrix_unit->forward_kernel,
+                           local_bytes(problem, device, shape), plan);
+    return NULL;
 }
 
 /* ---- All shapes ---- */

@@ -104,26 +104,20 @@ static bool choose_few(const wa_linear_problem *problem,
     return !wa_linear_check_shape(problem, device, MATRIX, s);
 }
 
-static bool refuse(wa_linear_layout *layout, const char *why)
-{
-    snprintf(layout->refusals[MATRIX], WA_REASON_SIZE, "%s", why);
-    return false;
-}
-
-static bool suits(const wa_linear_problem *problem, const wa_device *device,
-                  wa_linear_layout *layout)
+/* NULL, or why the unit does not compute the problem. */
+static const char *refusal(const wa_linear_problem *problem,
+                           const wa_device *device)
 {
     const wa_matrix_unit *unit = device->matrix_unit;
     if (!unit)
-        return refuse(layout, "the device has no known matrix unit");
+        return "the device has no known matrix unit";
     if (problem->dtype == WINATTN_FP32 && !problem->allow_tf32)
-        return refuse(layout, "the matrix unit would round fp32");
+        return "the matrix unit would round fp32";
     if (problem->dtype == WINATTN_FP32 && !unit->has_tf32)
-        return refuse(layout, "the matrix unit has no TF32");
+        return "the matrix unit has no TF32";
     if (!unit->proven && problem->tier != MATRIX)
-        return refuse(layout,
-                      "nobody has run the matrix unit yet: demand the tier");
-    return true;
+        return "nobody has run the matrix unit yet: demand the tier";
+    return NULL;
 }
 
 /* Work-groups that the device holds at once; of each block of columns as
@@ -172,28 +166,25 @@ static void add_few(const wa_linear_problem *problem, const wa_device *device,
     layout->few_columns = model->block_columns;
 }
 
-bool wa_linear_plan_matrix(const wa_linear_problem *problem,
-                           const wa_device *device,
-                           const wa_linear_shape *shape,
-                           wa_linear_layout *layout)
+const char *wa_linear_plan_matrix(const wa_linear_problem *problem,
+                                  const wa_device *device,
+                                  const wa_linear_shape *shape,
+                                  wa_linear_layout *layout)
 {
     wa_linear_shape s, model;
-    if (!suits(problem, device, layout))
-        return false;
+    WA_REFUSE(refusal(problem, device));
     layout->source[WA_LINEAR_MANY] = WA_LINEAR_BY_MODEL;
     layout->source[WA_LINEAR_FEW] = WA_LINEAR_BY_MODEL;
     if (shape) {
         s = *shape;
         layout->source[WA_LINEAR_MANY] = WA_LINEAR_GIVEN;
-        const char *why = wa_linear_check_shape(problem, device, MATRIX, &s);
-        if (why)
-            return refuse(layout, why);
+        WA_REFUSE(wa_linear_check_shape(problem, device, MATRIX, &s));
     } else {
         const bool has_model = search(problem, device, &model) > 0.0;
         const bool measured = wa_linear_measured(problem, device, MATRIX,
                                                  WA_LINEAR_MANY, layout, &s);
         if (!measured && !has_model)
-            return refuse(layout, "work-groups or local memory are too small");
+            return "work-groups or local memory are too small";
         if (!measured)
             s = model;
         if (!has_model)
@@ -208,5 +199,5 @@ bool wa_linear_plan_matrix(const wa_linear_problem *problem,
              device->matrix_unit->name, s.block_rows, s.block_columns,
              s.row_waves, s.column_waves, s.stages, s.stage_dims,
              s.keeps_weight ? ", weights that stay" : "");
-    return true;
+    return NULL;
 }

@@ -22,26 +22,32 @@ static uint64_t padded(uint32_t all, uint32_t block)
     return wa_linear_blocks(all, block) * block;
 }
 
-static bool refuse(wa_linear_layout *layout, winattn_tier tier,
-                   const char *why)
-{
-    snprintf(layout->refusals[tier], WA_REASON_SIZE, "%s", why);
-    return false;
-}
-
 /* A device may end a work-item's loops early: rounds of all of them, for a
- * compiler that unrolls none. */
-static bool ends_early(const wa_linear_problem *problem,
-                       const wa_device *device, double rounds_of_number,
-                       wa_linear_layout *layout, winattn_tier tier)
+ * compiler that unrolls none. NULL, or that it does. */
+static const char *early_end(const wa_linear_problem *problem,
+                             const wa_device *device, double rounds_of_number,
+                             char why[WA_REASON_SIZE])
 {
     if (device->loop_limit == 0 ||
         rounds_of_number * problem->in <= device->loop_limit)
-        return false;
-    snprintf(layout->refusals[tier], WA_REASON_SIZE,
+        return NULL;
+    snprintf(why, WA_REASON_SIZE,
              "the device ends a work-item's loops after %u rounds",
              device->loop_limit);
-    return true;
+    return why;
+}
+
+/* What is demanded, else what was measured to be better than *s. */
+static void choose(const wa_linear_problem *problem, const wa_device *device,
+                   winattn_tier tier, const wa_linear_shape *demanded,
+                   wa_linear_layout *layout, wa_linear_shape *s)
+{
+    layout->source[WA_LINEAR_MANY] =
+        demanded ? WA_LINEAR_GIVEN : WA_LINEAR_BY_MODEL;
+    if (demanded)
+        *s = *demanded;
+    else
+        wa_linear_measured(problem, device, tier, WA_LINEAR_MANY, layout, s);
 }
 
 /* ---- Tier cpu ---- */
@@ -62,9 +68,10 @@ static uint32_t cpu_stage(const wa_linear_problem *problem, uint32_t lanes)
 /* A core's second-level cache has the rows, the panel and the sums. Tiles of 7
  * rows and 48 columns divide what Swin has, and fill the registers of AVX-512;
  * others have half as many. */
-bool wa_linear_plan_cpu(const wa_linear_problem *problem,
-                        const wa_device *device, const wa_linear_shape *shape,
-                        wa_linear_layout *layout)
+const char *wa_linear_plan_cpu(const wa_linear_problem *problem,
+                               const wa_device *device,
+                               const wa_linear_shape *shape,
+                               wa_linear_layout *layout)
 {
     wa_linear_shape s = {.tile_rows = 4, .tile_vecs = 3};
     s.lanes = device->vector_lanes >= 16  ? 16
@@ -82,24 +89,14 @@ bool wa_linear_plan_cpu(const wa_linear_problem *problem,
         s.block_rows = s.tile_rows;
         s.block_columns = panel;
     }
-    layout->source[WA_LINEAR_MANY] =
-        shape ? WA_LINEAR_GIVEN : WA_LINEAR_BY_MODEL;
-    if (shape)
-        s = *shape;
-    else
-        wa_linear_measured(problem, device, WINATTN_TIER_CPU, WA_LINEAR_MANY,
-                           layout, &s);
-    const char *why =
-        wa_linear_check_shape(problem, device, WINATTN_TIER_CPU, &s);
-    if (why)
-        return refuse(layout, WINATTN_TIER_CPU, why);
+    choose(problem, device, WINATTN_TIER_CPU, shape, layout, &s);
+    WA_REFUSE(wa_linear_check_shape(problem, device, WINATTN_TIER_CPU, &s));
     const double tiles = (double)s.block_rows / s.tile_rows *
                          (s.block_columns / (s.lanes * s.tile_vecs));
-    if (ends_early(problem, device,
-                   tiles * (1.0 + s.tile_rows * (1.0 + s.tile_vecs)) +
-                       8.0 * s.block_columns / s.lanes,
-                   layout, WINATTN_TIER_CPU))
-        return false;
+    WA_REFUSE(early_end(problem, device,
+                        tiles * (1.0 + s.tile_rows * (1.0 + s.tile_vecs)) +
+                            8.0 * s.block_columns / s.lanes,
+                        layout->refusals[WINATTN_TIER_CPU]));
     layout->tier = WINATTN_TIER_CPU;
     wa_linear_write_kernel(problem, device, layout->tier, &s,
                            &layout->kernel[WA_LINEAR_MANY]);
@@ -107,7 +104,7 @@ bool wa_linear_plan_cpu(const wa_linear_problem *problem,
              "%s, %u fp32 lanes: register tiles of %u rows x %u columns",
              device->is_cpu ? "a CPU" : "nothing better fits", s.lanes,
              s.tile_rows, s.tile_vecs * s.lanes);
-    return true;
+    return NULL;
 }
 
 /* ---- Tier local ---- */
@@ -124,10 +121,10 @@ static uint32_t local_columns(const wa_linear_problem *problem,
     return best;
 }
 
-bool wa_linear_plan_local(const wa_linear_problem *problem,
-                          const wa_device *device,
-                          const wa_linear_shape *shape,
-                          wa_linear_layout *layout)
+const char *wa_linear_plan_local(const wa_linear_problem *problem,
+                                 const wa_device *device,
+                                 const wa_linear_shape *shape,
+                                 wa_linear_layout *layout)
 {
     const uint32_t item = device->registers >= 100 ? 8 : 4;
     wa_linear_shape few = {.block_rows = 32,
@@ -144,25 +141,15 @@ bool wa_linear_plan_local(const wa_linear_problem *problem,
            s.block_rows > s.item_rows)
         s.block_rows /= 2;
     const wa_linear_shape model = s;
-    layout->source[WA_LINEAR_MANY] =
-        shape ? WA_LINEAR_GIVEN : WA_LINEAR_BY_MODEL;
     layout->source[WA_LINEAR_FEW] = WA_LINEAR_BY_MODEL;
-    if (shape) {
-        s = *shape;
-    } else {
-        wa_linear_measured(problem, device, WINATTN_TIER_LOCAL, WA_LINEAR_MANY,
-                           layout, &s);
+    choose(problem, device, WINATTN_TIER_LOCAL, shape, layout, &s);
+    if (!shape)
         wa_linear_measured(problem, device, WINATTN_TIER_LOCAL, WA_LINEAR_FEW,
                            layout, &few);
-    }
-    const char *why =
-        wa_linear_check_shape(problem, device, WINATTN_TIER_LOCAL, &s);
-    if (why)
-        return refuse(layout, WINATTN_TIER_LOCAL, why);
-    if (ends_early(problem, device,
-                   (s.item_rows + 1.0) * (s.item_columns + 1.0), layout,
-                   WINATTN_TIER_LOCAL))
-        return false;
+    WA_REFUSE(wa_linear_check_shape(problem, device, WINATTN_TIER_LOCAL, &s));
+    WA_REFUSE(early_end(problem, device,
+                        (s.item_rows + 1.0) * (s.item_columns + 1.0),
+                        layout->refusals[WINATTN_TIER_LOCAL]));
     layout->tier = WINATTN_TIER_LOCAL;
     wa_linear_write_kernel(problem, device, layout->tier, &s,
                            &layout->kernel[WA_LINEAR_MANY]);
@@ -177,7 +164,7 @@ bool wa_linear_plan_local(const wa_linear_problem *problem,
     snprintf(layout->reason, sizeof layout->reason,
              "work-groups with %u x %u of y, work-items with %u x %u",
              s.block_rows, s.block_columns, s.item_rows, s.item_columns);
-    return true;
+    return NULL;
 }
 
 /* ---- The choice ---- */
@@ -192,9 +179,11 @@ bool wa_linear_plan_tier(const wa_linear_problem *problem,
         [WINATTN_TIER_LOCAL] = wa_linear_plan_local,
         [WINATTN_TIER_MATRIX] = wa_linear_plan_matrix};
     const char *why = wa_tier_refusal(device, tier);
-    if (why)
-        return refuse(layout, tier, why);
-    return planners[tier](problem, device, shape, layout);
+    if (!why)
+        why = planners[tier](problem, device, shape, layout);
+    if (why && why != layout->refusals[tier])
+        snprintf(layout->refusals[tier], WA_REASON_SIZE, "%s", why);
+    return !why;
 }
 
 winattn_status wa_linear_plan_make(const wa_linear_problem *problem,

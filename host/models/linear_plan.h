@@ -94,16 +94,16 @@ winattn_status wa_linear_plan_make(const wa_linear_problem *problem,
                                    char excluded[WA_TIERS][WA_REASON_SIZE],
                                    wa_linear_layout *layout);
 
-/* A tier's planner: false, with a refusal, if it does not compute the problem
- * on the device. A demanded shape, unless NULL, is taken for all calls. */
-typedef bool wa_linear_planner(const wa_linear_problem *problem,
-                               const wa_device *device,
-                               const wa_linear_shape *shape,
-                               wa_linear_layout *layout);
+/* A tier's planner: NULL, or why it does not compute the problem on the
+ * device. A demanded shape, unless NULL, is taken for all calls. */
+typedef const char *wa_linear_planner(const wa_linear_problem *problem,
+                                      const wa_device *device,
+                                      const wa_linear_shape *shape,
+                                      wa_linear_layout *layout);
 wa_linear_planner wa_linear_plan_cpu, wa_linear_plan_local; /* linear_plan.c */
 wa_linear_planner wa_linear_plan_matrix; /* linear_matrix.c */
 
-/* The same of any tier but WINATTN_TIER_AUTO. */
+/* The same of any tier but WINATTN_TIER_AUTO; false, with a refusal. */
 bool wa_linear_plan_tier(const wa_linear_problem *problem,
                          const wa_device *device, winattn_tier tier,
                          const wa_linear_shape *shape,

@@ -14,6 +14,14 @@
 
 #define WA_DEFINES_SIZE 1024
 #define WA_REASON_SIZE 256
+
+/* Passes up why something cannot be, where `call` says so. */
+#define WA_REFUSE(call)                                                       \
+    do {                                                                      \
+        const char *wa_refuse_why = (call);                                   \
+        if (wa_refuse_why)                                                    \
+            return wa_refuse_why;                                             \
+    } while (0)
 #define WA_TIERS (WINATTN_TIER_MATRIX + 1) /* index: winattn_tier */
 
 /* What computes, the simplest first: of each tier that of its number, and on

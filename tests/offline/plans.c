@@ -288,7 +288,7 @@ static void print_layout(const wa_linear_problem *problem,
 {
     wa_linear_layout layout;
     memset(&layout, 0, sizeof layout);
-    if (!planner(problem, l->device, NULL, &layout))
+    if (planner(problem, l->device, NULL, &layout))
         return;
     wa_linear_write_norm(problem, l->device, &layout);
     for (int i = 0; i < WA_LINEAR_KERNELS; i++) {
