@@ -246,8 +246,7 @@ static bool print_device(cl_device_id id, const char *name)
         print_cases(probed, &exclusions);
         good = true;
     }
-    if (session)
-        wa_session_release(session);
+    wa_session_release(session);
     bench_device_close(&device);
     return good;
 }

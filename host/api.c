@@ -91,10 +91,8 @@ void winattn_plan_destroy(winattn_plan *plan)
     for (wa_pass pass = WA_FORWARD; pass < WA_PASSES; pass++)
         wa_kernels_release(&plan->kernels[pass]);
     wa_table_buffers_release(&plan->table);
-    if (plan->lock)
-        wa_lock_destroy(plan->lock);
-    if (plan->session)
-        wa_session_release(plan->session);
+    wa_lock_destroy(plan->lock);
+    wa_session_release(plan->session);
     free(plan);
 }
 
@@ -131,11 +129,7 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
 {
     wa_forget_failure();
     WA_WANT(plan, "plan");
-    if (!text && size != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "text is NULL, but size is not 0");
-    char all[8192];
-    all[0] = 0;
+    char all[8192] = "";
     describe_nothing(&plan->problem, all, sizeof all);
     if (plan->problem.passes[WA_FORWARD])
         describe_device(wa_session_device(plan->session), all, sizeof all);
@@ -147,11 +141,7 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
     if (trouble)
         wa_append(all, sizeof all, "cache: there is none: %s\n", trouble);
     wa_append(all, sizeof all, "program: %s\n", plan->origin);
-    if (size != 0)
-        snprintf(text, size, "%s", all);
-    if (needed)
-        *needed = strlen(all) + 1;
-    return WINATTN_SUCCESS;
+    return wa_give_text(all, size, text, needed);
 }
 
 static winattn_status check_pass(const winattn_plan *plan, wa_pass pass)
@@ -186,11 +176,9 @@ static winattn_status check_call(const winattn_plan *plan, wa_pass pass,
                                  const cl_event *wait_list)
 {
     WA_TRY(check_pass(plan, pass));
-    if ((wait_count == 0) != (wait_list == NULL))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "wait_count and wait_list contradict each other");
     return wa_check_queue(queue, wa_session_context(plan->session),
-                          wa_session_device_id(plan->session));
+                          wa_session_device_id(plan->session), wait_count,
+                          wait_list);
 }
 
 static winattn_status launch(const winattn_plan *plan, wa_pass pass,

@@ -19,8 +19,8 @@
 
 typedef struct wa_lock wa_lock;
 
-WA_SISTER wa_lock *wa_lock_create(void); /* NULL: out of memory */
-WA_SISTER void wa_lock_destroy(wa_lock *lock);
+WA_SISTER wa_lock *wa_lock_create(void);       /* NULL: out of memory */
+WA_SISTER void wa_lock_destroy(wa_lock *lock); /* NULL is fine */
 WA_SISTER void wa_lock_take(wa_lock *lock);
 WA_SISTER void wa_lock_release(wa_lock *lock);
 

@@ -34,6 +34,7 @@
 #define wa_file_map_open wa_winattn_file_map_open
 #define wa_file_read wa_winattn_file_read
 #define wa_forget_failure wa_winattn_forget_failure
+#define wa_give_text wa_winattn_give_text
 #define wa_global_lock_release wa_winattn_global_lock_release
 #define wa_global_lock_take wa_winattn_global_lock_take
 #define wa_is_forked wa_winattn_is_forked

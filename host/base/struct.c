@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/struct.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -28,5 +29,18 @@ winattn_status wa_read_struct(const char *name, const void *given, void *own,
                            "does not know",
                            name);
     memcpy(own, given, struct_size < size ? struct_size : size);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_give_text(const char *all, size_t size, char *text,
+                            size_t *needed)
+{
+    if (!text && size != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "text is NULL, but size is not 0");
+    if (size != 0)
+        snprintf(text, size, "%s", all);
+    if (needed)
+        *needed = strlen(all) + 1;
     return WINATTN_SUCCESS;
 }

@@ -20,4 +20,9 @@
 WA_SISTER winattn_status wa_read_struct(const char *name, const void *given,
                                         void *own, size_t size, size_t least);
 
+/* Gives a caller who has room for `size` bytes a text, or what fits of it, and
+ * says how many bytes it needs. */
+WA_SISTER winattn_status wa_give_text(const char *all, size_t size, char *text,
+                                      size_t *needed);
+
 #endif

@@ -190,10 +190,14 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
 }
 
 winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
-                              cl_device_id device)
+                              cl_device_id device, cl_uint wait_count,
+                              const cl_event *wait_list)
 {
     cl_context queue_context = NULL;
     cl_device_id queue_device = NULL;
+    if ((wait_count == 0) != (wait_list == NULL))
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "wait_count and wait_list contradict each other");
     WA_TRY(wa_check_process());
     WA_WANT(queue, "queue");
     cl_int error = clGetCommandQueueInfo(

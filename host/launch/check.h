@@ -29,9 +29,12 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                                 uint64_t workspace_bytes, cl_context context,
                                 wa_buffers *buffers, cl_bitfield accumulate);
 
-/* Before anything else that asks OpenCL: it also checks the process. */
+/* Checks queue and wait list, before anything else that asks OpenCL: it also
+ * checks the process. */
 WA_SISTER winattn_status wa_check_queue(cl_command_queue queue,
                                         cl_context context,
-                                        cl_device_id device);
+                                        cl_device_id device,
+                                        cl_uint wait_count,
+                                        const cl_event *wait_list);
 
 #endif

@@ -49,24 +49,6 @@ winattn_status wa_attention_check(const wa_attention_desc *desc)
 
 /* ---- Plans ---- */
 
-static winattn_status make_linear(wa_session *session,
-                                  const wa_attention_desc *desc, uint32_t out,
-                                  bool adds, winattn_linear_plan **plan)
-{
-    winattn_linear_desc linear = {.struct_size = sizeof linear};
-    linear.dtype = desc->dtype;
-    linear.tier = desc->tier;
-    linear.allow_tf32 = desc->allow_tf32;
-    linear.in_features = desc->channels;
-    linear.out_features = out;
-    linear.has_bias = CL_TRUE;
-    linear.has_residual = adds;
-    linear.build_options = desc->build_options;
-    return winattn_linear_plan_create(wa_session_context(session),
-                                      wa_session_device_id(session), &linear,
-                                      plan);
-}
-
 /* q, k and v of a token stand together, and so do its heads in o. */
 static void set_strides(const wa_attention_desc *desc, winattn_desc *core)
 {
@@ -152,10 +134,13 @@ winattn_status wa_attention_make(wa_session *session,
     WA_TRY(make_core(session, desc, &attention->core));
     WA_TRY(
         winattn_plan_workspace_size(attention->core, &attention->core_bytes));
-    WA_TRY(make_linear(session, desc, 3 * desc->channels, false,
-                       &attention->qkv));
-    return make_linear(session, desc, desc->channels, desc->adds,
-                       &attention->proj);
+    const wa_layer_maker maker = {session, desc->dtype, desc->tier,
+                                  desc->allow_tf32, desc->build_options};
+    const uint32_t c = desc->channels;
+    WA_TRY(wa_make_layer(&maker, c, 3 * c, true, WINATTN_ACTIVATION_NONE,
+                         false, &attention->qkv));
+    return wa_make_layer(&maker, c, c, true, WINATTN_ACTIVATION_NONE,
+                         desc->adds, &attention->proj);
 }
 
 void wa_attention_release(wa_attention *attention)
@@ -305,8 +290,7 @@ void winattn_window_attention_plan_destroy(winattn_window_attention_plan *plan)
     if (!plan || wa_session_is_inherited(plan->session))
         return;
     wa_attention_release(&plan->attention);
-    if (plan->session)
-        wa_session_release(plan->session);
+    wa_session_release(plan->session);
     free(plan);
 }
 

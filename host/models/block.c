@@ -73,25 +73,13 @@ static winattn_status read_desc(const winattn_block_desc *given,
 static winattn_status make_mlp(winattn_block_plan *plan)
 {
     const winattn_block_desc *desc = &plan->desc;
-    winattn_linear_desc linear = {.struct_size = sizeof linear};
-    linear.dtype = desc->dtype;
-    linear.tier = desc->tier;
-    linear.allow_tf32 = desc->allow_tf32;
-    linear.in_features = desc->channels;
-    linear.out_features = desc->hidden;
-    linear.has_bias = CL_TRUE;
-    linear.activation = WINATTN_ACTIVATION_GELU;
-    linear.build_options = desc->build_options;
-    WA_TRY(winattn_linear_plan_create(wa_session_context(plan->session),
-                                      wa_session_device_id(plan->session),
-                                      &linear, &plan->fc1));
-    linear.in_features = desc->hidden;
-    linear.out_features = desc->channels;
-    linear.activation = WINATTN_ACTIVATION_NONE;
-    linear.has_residual = desc->order == WINATTN_PRE_NORM;
-    return winattn_linear_plan_create(wa_session_context(plan->session),
-                                      wa_session_device_id(plan->session),
-                                      &linear, &plan->fc2);
+    const wa_layer_maker maker = {plan->session, desc->dtype, desc->tier,
+                                  desc->allow_tf32, desc->build_options};
+    WA_TRY(wa_make_layer(&maker, desc->channels, desc->hidden, true,
+                         WINATTN_ACTIVATION_GELU, false, &plan->fc1));
+    return wa_make_layer(&maker, desc->hidden, desc->channels, true,
+                         WINATTN_ACTIVATION_NONE,
+                         desc->order == WINATTN_PRE_NORM, &plan->fc2);
 }
 
 static winattn_status lay_out(winattn_block_plan *plan)
@@ -162,10 +150,8 @@ void winattn_block_plan_destroy(winattn_block_plan *plan)
     winattn_linear_plan_destroy(plan->fc1);
     winattn_linear_plan_destroy(plan->fc2);
     wa_attention_release(&plan->attention);
-    if (plan->lock)
-        wa_lock_destroy(plan->lock);
-    if (plan->session)
-        wa_session_release(plan->session);
+    wa_lock_destroy(plan->lock);
+    wa_session_release(plan->session);
     free(plan);
 }
 

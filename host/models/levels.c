@@ -96,11 +96,9 @@ winattn_status wa_check_order(const wa_session *session,
                               cl_command_queue queue, cl_uint wait_count,
                               const cl_event *wait_list)
 {
-    if ((wait_count == 0) != (wait_list == NULL))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "wait_count and wait_list contradict each other");
     return wa_check_queue(queue, wa_session_context(session),
-                          wa_session_device_id(session));
+                          wa_session_device_id(session), wait_count,
+                          wait_list);
 }
 
 winattn_status wa_describe_part(const char *name, wa_describer *describe,
@@ -118,19 +116,6 @@ winattn_status wa_describe_part(const char *name, wa_describer *describe,
     }
     free(own);
     return status;
-}
-
-winattn_status wa_give_text(const char *all, size_t size, char *text,
-                            size_t *needed)
-{
-    if (!text && size != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "text is NULL, but size is not 0");
-    if (size != 0)
-        snprintf(text, size, "%s", all);
-    if (needed)
-        *needed = strlen(all) + 1;
-    return WINATTN_SUCCESS;
 }
 
 /* ---- Chains ---- */
@@ -197,6 +182,26 @@ winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
                                    wa_chain_event(chain, &done)));
     wa_chain_go_on(chain, done);
     return WINATTN_SUCCESS;
+}
+
+winattn_status wa_make_layer(const wa_layer_maker *maker, uint32_t in,
+                             uint32_t out, bool has_bias,
+                             winattn_activation activation, bool adds,
+                             winattn_linear_plan **plan)
+{
+    const winattn_linear_desc desc = {.struct_size = sizeof desc,
+                                      .dtype = maker->dtype,
+                                      .tier = maker->tier,
+                                      .allow_tf32 = maker->allow_tf32,
+                                      .in_features = in,
+                                      .out_features = out,
+                                      .has_bias = has_bias,
+                                      .activation = activation,
+                                      .has_residual = adds,
+                                      .build_options = maker->build_options};
+    return winattn_linear_plan_create(wa_session_context(maker->session),
+                                      wa_session_device_id(maker->session),
+                                      &desc, plan);
 }
 
 winattn_status wa_chain_append_linear(wa_kernel_chain *chain,

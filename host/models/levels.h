@@ -59,10 +59,6 @@ typedef winattn_status wa_describer(const void *plan, size_t size, char *text,
                                     size_t *needed);
 winattn_status wa_describe_part(const char *name, wa_describer *describe,
                                 const void *plan, char *text, size_t size);
-/* What winattn_..._describe does with its whole text. */
-winattn_status wa_give_text(const char *all, size_t size, char *text,
-                            size_t *needed);
-
 /* ---- Chains of what models are made of (launch/chain.h) ---- */
 
 /* As wa_chain_begin and wa_chain_end, but that a queue in order needs one
@@ -85,6 +81,19 @@ winattn_status wa_keep_kernels(const wa_session *session,
                                const cl_kernel *kernels, size_t count,
                                size_t bytes, wa_first_call *call,
                                const void *plan);
+
+/* What the linear layers of a plan have in common. */
+typedef struct wa_layer_maker {
+    const wa_session *session;
+    winattn_dtype dtype;
+    winattn_tier tier;
+    cl_bool allow_tf32;
+    const char *build_options;
+} wa_layer_maker;
+winattn_status wa_make_layer(const wa_layer_maker *maker, uint32_t in,
+                             uint32_t out, bool has_bias,
+                             winattn_activation activation, bool adds,
+                             winattn_linear_plan **plan);
 
 /* Appends a linear layer of rows without gaps, whose tensors are known to be
  * right; those that it lacks have buffer NULL. */

@@ -9,6 +9,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "base/struct.h"
 #include "base/text.h"
 #include "models/levels.h"
 #include "plan/tuning.h"
@@ -209,10 +210,8 @@ void winattn_linear_plan_destroy(winattn_linear_plan *plan)
     if (!plan || wa_session_is_inherited(plan->session))
         return;
     release_kernels(plan);
-    if (plan->lock)
-        wa_lock_destroy(plan->lock);
-    if (plan->session)
-        wa_session_release(plan->session);
+    wa_lock_destroy(plan->lock);
+    wa_session_release(plan->session);
     free(plan);
 }
 

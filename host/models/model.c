@@ -89,17 +89,11 @@ winattn_status wa_model_make_linear(const winattn_model *model,
                                     uint32_t out, bool has_bias,
                                     winattn_linear_plan **plan)
 {
-    const winattn_linear_desc linear = {.struct_size = sizeof linear,
-                                        .dtype = model->desc.dtype,
-                                        .tier = model->desc.tier,
-                                        .allow_tf32 = model->desc.allow_tf32,
-                                        .in_features = in,
-                                        .out_features = out,
-                                        .has_bias = has_bias,
-                                        .build_options = build_options};
-    return winattn_linear_plan_create(wa_session_context(model->session),
-                                      wa_session_device_id(model->session),
-                                      &linear, plan);
+    const wa_layer_maker maker = {model->session, model->desc.dtype,
+                                  model->desc.tier, model->desc.allow_tf32,
+                                  build_options};
+    return wa_make_layer(&maker, in, out, has_bias, WINATTN_ACTIVATION_NONE,
+                         false, plan);
 }
 
 winattn_status wa_model_make_rows(const winattn_model *model,
@@ -280,10 +274,8 @@ void winattn_model_destroy(winattn_model *model)
     winattn_linear_plan_destroy(model->patch);
     winattn_linear_plan_destroy(model->head);
     wa_model_weights_release(&model->weights);
-    if (model->lock)
-        wa_lock_destroy(model->lock);
-    if (model->session)
-        wa_session_release(model->session);
+    wa_lock_destroy(model->lock);
+    wa_session_release(model->session);
     free(model);
 }
 

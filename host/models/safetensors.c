@@ -8,11 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "models/safetensors_header.h"
 
 #define LENGTH_BYTES 8
+
+static uint64_t read_bytes(const unsigned char *bytes, int count)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < count; i++)
+        value |= (uint64_t)bytes[i] << (8 * i);
+    return value;
+}
 
 static int compare_names(const void *a, const void *b)
 {
@@ -68,13 +77,12 @@ static winattn_status check_places(wa_header *header, uint64_t data_size)
 static winattn_status read_file(wa_safetensors *file,
                                 const unsigned char *bytes, size_t size)
 {
-    uint64_t header = 0;
+    uint64_t header;
     if (size < LENGTH_BYTES)
         return wa_fail(WINATTN_INVALID_FILE,
                        "has %llu bytes, and a safetensors file %d at least",
                        (unsigned long long)size, LENGTH_BYTES);
-    for (int i = 0; i < LENGTH_BYTES; i++)
-        header |= (uint64_t)bytes[i] << (8 * i);
+    header = read_bytes(bytes, LENGTH_BYTES);
     if (header > size - LENGTH_BYTES)
         return wa_fail(WINATTN_INVALID_FILE,
                        "is cut, or no safetensors file: its header should "
@@ -157,14 +165,6 @@ void wa_shape_text(uint32_t axes, const uint64_t *extent,
     wa_append(text, WA_SHAPE_TEXT, axes ? "]" : "[]");
 }
 
-static uint64_t read_bytes(const unsigned char *bytes, int count)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < count; i++)
-        value |= (uint64_t)bytes[i] << (8 * i);
-    return value;
-}
-
 int64_t wa_tensor_integer(const wa_file_tensor *tensor, uint64_t index)
 {
     const uint64_t bits = read_bytes(tensor->bytes + 8 * index, 8);
@@ -173,39 +173,20 @@ int64_t wa_tensor_integer(const wa_file_tensor *tensor, uint64_t index)
     return value;
 }
 
-static float float_of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static float float_of_half(uint32_t half)
-{
-    const uint32_t sign = (half & 0x8000) << 16;
-    const uint32_t exponent = half >> 10 & 31, fraction = half & 0x3ff;
-    if (exponent == 31) /* infinite, or NaN */
-        return float_of_bits(sign | 0x7f800000 | fraction << 13);
-    if (exponent)
-        return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
-    const float small = (float)fraction * 0x1p-24f;
-    return sign ? -small : small;
-}
-
 bool wa_tensor_float(const wa_file_tensor *tensor, uint64_t index,
                      float *value)
 {
     const unsigned char *bytes = tensor->bytes;
+    uint32_t bits;
     switch (tensor->type) {
     case WA_TENSOR_FP32:
-        *value = float_of_bits((uint32_t)read_bytes(bytes + 4 * index, 4));
+        bits = (uint32_t)read_bytes(bytes + 4 * index, 4);
+        memcpy(value, &bits, sizeof bits);
         return true;
     case WA_TENSOR_FP16:
-        *value = float_of_half((uint32_t)read_bytes(bytes + 2 * index, 2));
-        return true;
     case WA_TENSOR_BF16:
-        *value =
-            float_of_bits((uint32_t)read_bytes(bytes + 2 * index, 2) << 16);
+        *value = wa_half_value(tensor->type == WA_TENSOR_FP16,
+                               (uint16_t)read_bytes(bytes + 2 * index, 2));
         return true;
     default:
         return false;

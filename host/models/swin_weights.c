@@ -161,13 +161,8 @@ winattn_swin_weights_describe(const winattn_swin_weights *weights, size_t size,
                               char *text, size_t *needed)
 {
     WA_TRY(wa_models_begin());
-    if (!weights || (!text && size))
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "weights or text is NULL");
-    if (needed)
-        *needed = strlen(weights->origin) + 1;
-    if (size)
-        snprintf(text, size, "%s", weights->origin);
-    return WINATTN_SUCCESS;
+    WA_WANT(weights, "weights");
+    return wa_give_text(weights->origin, size, text, needed);
 }
 
 /* ---- At random ---- */

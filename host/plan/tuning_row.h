@@ -93,7 +93,7 @@ const char *wa_tuned_row_parse(const char *line, size_t length,
                                wa_tuned_row *row);
 void wa_tuned_row_print(const wa_tuned_row *row, char *text, size_t size);
 
-/* For just this device. */
+/* Makes a row for just this device. */
 wa_tuned_row wa_tuned_row_of(const char *kernel, const wa_device *device,
                              const char *words);
 

@@ -37,22 +37,14 @@ static winattn_status add_line(char **key, const char *what, const char *value)
     return WINATTN_SUCCESS;
 }
 
-static winattn_status add_device_line(char **key, cl_device_id device,
-                                      const char *what, cl_device_info info)
+/* Asks the platform, or where that is NULL the device. */
+static winattn_status add_queried_line(char **key, cl_platform_id platform,
+                                       cl_device_id device, const char *what,
+                                       cl_uint info)
 {
     char *value;
-    WA_TRY(wa_query_text(device, info, &value));
-    const winattn_status status = add_line(key, what, value);
-    free(value);
-    return status;
-}
-
-static winattn_status add_platform_line(char **key, cl_platform_id platform,
-                                        const char *what,
-                                        cl_platform_info info)
-{
-    char *value;
-    WA_TRY(wa_query_platform_text(platform, info, &value));
+    WA_TRY(platform ? wa_query_platform_text(platform, info, &value)
+                    : wa_query_text(device, info, &value));
     const winattn_status status = add_line(key, what, value);
     free(value);
     return status;
@@ -75,6 +67,16 @@ static winattn_status add_lines(char **key, cl_device_id device,
                                 const char *name,
                                 const wa_program_source *program_source)
 {
+    static const struct {
+        const char *what;
+        bool of_platform;
+        cl_uint info;
+    } asked[] = {{"platform", true, CL_PLATFORM_NAME},
+                 {"platform version", true, CL_PLATFORM_VERSION},
+                 {"vendor", false, CL_DEVICE_VENDOR},
+                 {"device", false, CL_DEVICE_NAME},
+                 {"device version", false, CL_DEVICE_VERSION},
+                 {"driver", false, CL_DRIVER_VERSION}};
     char number[48];
     cl_platform_id platform = NULL;
     cl_uint bits = 0;
@@ -83,13 +85,9 @@ static winattn_status add_lines(char **key, cl_device_id device,
              WINATTN_VERSION_PATCH, WA_CACHE_RECORD_FORMAT);
     WA_TRY(add_line(key, "winattn", number));
     WA_TRY(wa_query(device, CL_DEVICE_PLATFORM, sizeof platform, &platform));
-    WA_TRY(add_platform_line(key, platform, "platform", CL_PLATFORM_NAME));
-    WA_TRY(add_platform_line(key, platform, "platform version",
-                             CL_PLATFORM_VERSION));
-    WA_TRY(add_device_line(key, device, "vendor", CL_DEVICE_VENDOR));
-    WA_TRY(add_device_line(key, device, "device", CL_DEVICE_NAME));
-    WA_TRY(add_device_line(key, device, "device version", CL_DEVICE_VERSION));
-    WA_TRY(add_device_line(key, device, "driver", CL_DRIVER_VERSION));
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        WA_TRY(add_queried_line(key, asked[i].of_platform ? platform : NULL,
+                                device, asked[i].what, asked[i].info));
     WA_TRY(wa_query(device, CL_DEVICE_ADDRESS_BITS, sizeof bits, &bits));
     snprintf(number, sizeof number, "%u", bits);
     WA_TRY(add_line(key, "address bits", number));
@@ -247,20 +245,29 @@ static cl_int build(cl_program program, cl_device_id device,
 
 /* ---- From source ---- */
 
-static void keep_log(cl_program program, cl_device_id device)
+/* The compiler's output, to be freed. */
+static winattn_status read_log(cl_program program, cl_device_id device,
+                               char **log)
 {
     size_t size = 0;
-    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL,
-                              &size) != CL_SUCCESS)
-        return;
-    char *log = malloc(size + 1);
-    if (!log)
-        return;
-    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log,
-                              NULL) == CL_SUCCESS) {
-        log[size] = 0;
+    *log = NULL;
+    WA_TRY(wa_cl_status(clGetProgramBuildInfo(program, device,
+                                              CL_PROGRAM_BUILD_LOG, 0, NULL,
+                                              &size),
+                        "clGetProgramBuildInfo"));
+    *log = calloc(size + 1, 1);
+    WA_TRY_MEMORY(*log);
+    return wa_cl_status(clGetProgramBuildInfo(program, device,
+                                              CL_PROGRAM_BUILD_LOG, size, *log,
+                                              NULL),
+                        "clGetProgramBuildInfo");
+}
+
+static void keep_log(cl_program program, cl_device_id device)
+{
+    char *log;
+    if (read_log(program, device, &log) == WINATTN_SUCCESS)
         wa_keep_build_log(log);
-    }
     free(log);
 }
 
@@ -273,16 +280,15 @@ static winattn_status build_source(cl_context context, cl_device_id device,
     cl_program program = clCreateProgramWithSource(
         context, 1, (const char **)(size_t)&program_source->text, NULL,
         &error);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clCreateProgramWithSource");
+    WA_TRY(wa_cl_status(error, "clCreateProgramWithSource"));
     error = build(program, device, program_source->options);
     if (error != CL_SUCCESS) {
         keep_log(program, device);
         clReleaseProgram(program);
-        return wa_fail_cl(error, "clBuildProgram");
+    } else {
+        *result = program;
     }
-    *result = program;
-    return WINATTN_SUCCESS;
+    return wa_cl_status(error, "clBuildProgram");
 }
 
 /* ---- From and to binaries ---- */
@@ -418,18 +424,9 @@ winattn_status wa_program_binary(cl_program program, cl_device_id device,
 
 static winattn_status check_log(cl_program program, cl_device_id device)
 {
-    size_t size = 0;
-    cl_int error = clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG,
-                                         0, NULL, &size);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetProgramBuildInfo");
-    char *log = calloc(size + 1, 1);
-    WA_TRY_MEMORY(log);
-    error = clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size,
-                                  log, NULL);
-    const winattn_status status =
-        error == CL_SUCCESS ? wa_ptx_check_log(log)
-                            : wa_fail_cl(error, "clGetProgramBuildInfo");
+    char *log;
+    winattn_status status = read_log(program, device, &log);
+    WA_THEN(status, wa_ptx_check_log(log));
     free(log);
     return status;
 }
@@ -442,8 +439,7 @@ static winattn_status build_ptx(cl_context context, cl_device_id device,
     cl_int error, accepted = CL_SUCCESS;
     cl_program program = clCreateProgramWithBinary(context, 1, &device, &size,
                                                    &text, &accepted, &error);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clCreateProgramWithBinary");
+    WA_TRY(wa_cl_status(error, "clCreateProgramWithBinary"));
     error = accepted == CL_SUCCESS
                 ? clBuildProgram(program, 1, &device, VERBOSE, NULL, NULL)
                 : accepted;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/status.h"
 #include "device/buffer.h"
 #include "plan/family.h"
@@ -160,7 +161,8 @@ static double number_at(const wa_problem *small, const wa_tensor *tensor,
 {
     return tensor->element_size == sizeof(float)
                ? (double)((const float *)bytes)[i]
-               : wa_stored_value(small->dtype, ((const uint16_t *)bytes)[i]);
+               : (double)wa_half_value(small->dtype == WINATTN_FP16,
+                                       ((const uint16_t *)bytes)[i]);
 }
 
 /* Fails with WINATTN_UNSUPPORTED_DEVICE and the first number of an output that

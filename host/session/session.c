@@ -244,8 +244,7 @@ static void session_free(wa_session *session)
         free(check->subject);
         free(check);
     }
-    if (session->check_lock)
-        wa_lock_destroy(session->check_lock);
+    wa_lock_destroy(session->check_lock);
     wa_program_set_destroy(session->programs);
     clReleaseContext(session->context);
     clReleaseDevice(session->device_id);
@@ -325,6 +324,8 @@ bool wa_session_is_inherited(const wa_session *session)
 void wa_session_release(wa_session *session)
 {
     bool last = false;
+    if (!session)
+        return;
     wa_global_lock_take();
     if (--session->users == 0) {
         wa_session **link = &sessions;

@@ -16,7 +16,7 @@ typedef struct wa_session wa_session;
 WA_SISTER winattn_status wa_session_acquire(cl_context context,
                                             cl_device_id device,
                                             wa_session **session);
-WA_SISTER void wa_session_release(wa_session *session);
+WA_SISTER void wa_session_release(wa_session *session); /* NULL is fine */
 
 /* Is it the parent's of a process that was forked? Then nothing that belongs
  * to it may be touched, nor a lock be taken. False for NULL. */

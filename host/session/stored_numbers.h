@@ -9,7 +9,5 @@
 
 /* n times 2^power, |n| < 128, which must be no subnormal number. */
 uint16_t wa_stored_bits(winattn_dtype dtype, int n, int power);
-/* Infinities and NaNs, too. */
-double wa_stored_value(winattn_dtype dtype, uint16_t bits);
 
 #endif

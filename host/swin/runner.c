@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/text.h"
 
 /* ---- The devices of the machine ---- */
@@ -315,25 +316,6 @@ bool runner_start(runner *r)
 
 /* ---- Results ---- */
 
-static float float_of(winattn_dtype dtype, uint16_t stored)
-{
-    uint32_t bits = (uint32_t)stored << 16;
-    float value;
-    if (dtype == WINATTN_FP16) {
-        /* shifted to fp32's place; what that does to the exponent is put
-         * right by a product, which serves small numbers too */
-        bits = (uint32_t)(stored & 0x7fff) << 13;
-        if (bits >= 0x0f800000) /* infinite, or NaN */
-            bits |= 0x7f800000;
-        memcpy(&value, &bits, sizeof value);
-        if (bits < 0x0f800000)
-            value *= 0x1p112F;
-        return stored & 0x8000 ? -value : value;
-    }
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static bool read_floats(runner *r, cl_mem buffer, size_t count, float *values)
 {
     const size_t size = element_size(r->dtype);
@@ -347,7 +329,7 @@ static bool read_floats(runner *r, cl_mem buffer, size_t count, float *values)
     for (size_t i = 0; size == 2 && i < count; i++) {
         uint16_t stored;
         memcpy(&stored, at + 2 * i, sizeof stored);
-        values[i] = float_of(r->dtype, stored);
+        values[i] = wa_half_value(r->dtype == WINATTN_FP16, stored);
     }
     return true;
 }
