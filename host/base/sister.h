@@ -37,6 +37,7 @@
 #define wa_give_text wa_winattn_give_text
 #define wa_global_lock_release wa_winattn_global_lock_release
 #define wa_global_lock_take wa_winattn_global_lock_take
+#define wa_has_word wa_winattn_has_word
 #define wa_is_forked wa_winattn_is_forked
 #define wa_lock_create wa_winattn_lock_create
 #define wa_lock_destroy wa_winattn_lock_destroy

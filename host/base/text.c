@@ -2,7 +2,6 @@
 #include "base/text.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,4 +44,16 @@ void wa_make_plain(char *text, const char *kept)
         at += size ? size : 1;
     }
     *to = 0;
+}
+
+bool wa_has_word(const char *words, const char *word)
+{
+    const size_t length = strlen(word);
+    if (length == 0 || strchr(word, ' '))
+        return false;
+    for (const char *at = words; (at = strstr(at, word)); at += length)
+        if ((at == words || at[-1] == ' ') &&
+            (at[length] == ' ' || at[length] == 0))
+            return true;
+    return false;
 }

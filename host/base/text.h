@@ -3,6 +3,7 @@
 #ifndef WINATTN_TEXT_H
 #define WINATTN_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/sister.h"
@@ -15,5 +16,8 @@ WA_SISTER void wa_append(char *text, size_t size, const char *format, ...);
  * of U+0080 to U+009F) becomes '?', but of those in `kept`, and so do bytes
  * that are no UTF-8. */
 void wa_make_plain(char *text, const char *kept);
+
+/* Is it one of the words, which have spaces between them? */
+WA_SISTER bool wa_has_word(const char *words, const char *word);
 
 #endif

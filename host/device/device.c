@@ -107,18 +107,6 @@ static winattn_status query_platform(cl_device_id id, char *name, size_t size)
     return WINATTN_SUCCESS;
 }
 
-static bool has_extension(const char *extensions, const char *name)
-{
-    for (const char *at = extensions; (at = strstr(at, name)) != NULL;) {
-        const char after = at[strlen(name)];
-        if ((at == extensions || at[-1] == ' ') &&
-            (after == ' ' || after == 0))
-            return true;
-        at += strlen(name);
-    }
-    return false;
-}
-
 /* Registers that a work-item can use without spilling, and registers of a
  * compute unit (of 32 bits). NVIDIA: 255 of 65,536. AMD: 256, of 65,536 on
  * RDNA and more on CDNA. Intel: a thread has 128 vector registers, each of as
@@ -154,7 +142,7 @@ static winattn_status query_sub_group(cl_device_id id, const char *extensions,
 {
     size_t sizes[16] = {0}, smallest = 0;
     if (device->vendor != WA_VENDOR_INTEL ||
-        !has_extension(extensions, "cl_intel_required_subgroup_size"))
+        !wa_has_word(extensions, "cl_intel_required_subgroup_size"))
         return WINATTN_SUCCESS;
     WA_TRY(wa_query_if_known(id, INTEL_SUB_GROUP_SIZES, sizeof sizes, sizes));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -271,15 +259,15 @@ static winattn_status query_language(cl_device_id id, const char *extensions,
         device->opencl = major * 100 + minor;
     WA_TRY(query_name(id, CL_DEVICE_PROFILE, text, sizeof text));
     device->has_int64 = strcmp(text, "EMBEDDED_PROFILE") != 0 ||
-                        has_extension(extensions, "cles_khr_int64");
+                        wa_has_word(extensions, "cles_khr_int64");
     WA_TRY(wa_query(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiles,
                     &compiles));
     device->compiles = compiles != CL_FALSE;
-    device->has_matrix_extension = has_extension(
+    device->has_matrix_extension = wa_has_word(
         extensions, "cl_intel_subgroup_matrix_multiply_accumulate");
     device->limits_registers =
         device->vendor == WA_VENDOR_NVIDIA &&
-        has_extension(extensions, "cl_nv_compiler_options");
+        wa_has_word(extensions, "cl_nv_compiler_options");
     return WINATTN_SUCCESS;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "models/swin_file.h"
 
 /* ---- Values ---- */
@@ -61,92 +62,35 @@ bool wa_key_read_sides(const cJSON *item, cl_uint most, cl_uint sides[2])
 /* What transformers' PretrainedConfig may have of any model, and what those
  * write who train and convert: of training, of texts, of what is returned, of
  * where the file is from. */
-static const char *const passed[] = {
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "_commit_hash",
-    "_name_or_path",
-    "_num_labels",
-    "_processor_class",
-    "add_cross_attention",
-    "attn_implementation",
-    "auto_map",
-    "begin_suppress_tokens",
-    "bos_token_id",
-    "chunk_size_feed_forward",
-    "cross_attention_hidden_size",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "dtype",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "eos_token_id",
-    "finetuning_task",
-    "gradient_checkpointing",
-    "id2label",
-    "initializer_range",
-    "label2id",
-    "length_penalty",
-    "license",
-    "max_length",
-    "min_length",
-    "model_input_names",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_classes",
-    "num_labels",
-    "num_return_sequences",
-    "output_attentions",
-    "output_hidden_states",
-    "output_scores",
-    "pad_token_id",
-    "padding",
-    "pretrained",
-    "problem_type",
-    "processor_class",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "return_dict",
-    "return_dict_in_generate",
-    "scriptable",
-    "sep_token_id",
-    "tags",
-    "temperature",
-    "tie_encoder_decoder",
-    "tie_word_embeddings",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torch_dtype",
-    "torchscript",
-    "transformers.js_config",
-    "transformers_version",
-    "typical_p",
-    "use_bfloat16",
-    "use_cache",
-    "use_checkpoint",
-};
-
-static bool is_passed(const char *name)
-{
-    for (size_t i = 0; i < WA_COUNT(passed); i++)
-        if (strcmp(passed[i], name) == 0)
-            return true;
-    return false;
-}
+static const char passed[] =
+    "_attn_implementation _attn_implementation_autoset _commit_hash "
+    "_name_or_path _num_labels _processor_class add_cross_attention "
+    "attn_implementation auto_map begin_suppress_tokens bos_token_id "
+    "chunk_size_feed_forward cross_attention_hidden_size "
+    "decoder_start_token_id diversity_penalty do_sample dtype early_stopping "
+    "encoder_no_repeat_ngram_size eos_token_id finetuning_task "
+    "gradient_checkpointing id2label initializer_range label2id "
+    "length_penalty license max_length min_length model_input_names "
+    "no_repeat_ngram_size num_beam_groups num_beams num_classes num_labels "
+    "num_return_sequences output_attentions output_hidden_states "
+    "output_scores pad_token_id padding pretrained problem_type "
+    "processor_class remove_invalid_values repetition_penalty return_dict "
+    "return_dict_in_generate scriptable sep_token_id tags temperature "
+    "tie_encoder_decoder tie_word_embeddings tokenizer_class top_k top_p "
+    "torch_dtype torchscript transformers.js_config transformers_version "
+    "typical_p use_bfloat16 use_cache use_checkpoint";
 
 winattn_status wa_key_read(wa_key_context *c, const wa_key *key,
                            const cJSON *item)
 {
     c->why = key->why;
-    return !key->read || key->read(c, item) ? WINATTN_SUCCESS
-                                            : wa_key_refuse(c, item, c->why);
+    return key->read(c, item) ? WINATTN_SUCCESS
+                              : wa_key_refuse(c, item, c->why);
 }
 
 winattn_status wa_key_read_all(wa_key_context *c, const cJSON *object,
-                               const wa_key *keys, size_t count)
+                               const wa_key *keys, size_t count,
+                               const char *own_passed)
 {
     const cJSON *item;
     if (!cJSON_IsObject(object))
@@ -160,7 +104,9 @@ winattn_status wa_key_read_all(wa_key_context *c, const cJSON *object,
             i++;
         if (i < count)
             WA_TRY(wa_key_read(c, &keys[i], item));
-        else if (!wa_key_is_nothing(item) && !is_passed(item->string))
+        else if (!wa_key_is_nothing(item) &&
+                 !wa_has_word(passed, item->string) &&
+                 !wa_has_word(own_passed, item->string))
             return wa_key_refuse(c, item, "is a key that is not known");
     }
     return WINATTN_SUCCESS;

@@ -31,7 +31,7 @@ typedef bool wa_read_key(wa_key_context *c, const cJSON *item);
 
 typedef struct wa_key {
     const char *name;
-    wa_read_key *read; /* NULL: says nothing of what is computed */
+    wa_read_key *read;
     const char *why;
 } wa_key;
 
@@ -64,9 +64,11 @@ winattn_status wa_swin_keys_pictures(const cJSON *object,
 winattn_status wa_key_read(wa_key_context *c, const wa_key *key,
                            const cJSON *item);
 
-/* Goes through an object's keys. */
+/* Goes through an object's keys. passed: words, others that say nothing of
+ * what is computed. */
 winattn_status wa_key_read_all(wa_key_context *c, const cJSON *object,
-                               const wa_key *keys, size_t count);
+                               const wa_key *keys, size_t count,
+                               const char *passed);
 
 winattn_status wa_key_refuse(const wa_key_context *c, const cJSON *item,
                              const char *why);

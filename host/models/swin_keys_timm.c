@@ -73,18 +73,12 @@ static const wa_key timm_arguments[] = {
     {"global_pool", wa_key_want_average, WA_KEY_NOT_AVG},
     {"always_partition", wa_key_want_nothing, WA_KEY_SET},
     {"patch_norm", wa_key_want_yes, WA_KEY_FALSE},
-    /* of training, of what is returned, of which sizes are let in */
-    {"attn_drop_rate", NULL, NULL},
-    {"drop_path_rate", NULL, NULL},
-    {"drop_rate", NULL, NULL},
-    {"dynamic_img_size", NULL, NULL},
-    {"features_only", NULL, NULL},
-    {"out_indices", NULL, NULL},
-    {"output_fmt", NULL, NULL},
-    {"proj_drop_rate", NULL, NULL},
-    {"strict_img_size", NULL, NULL},
-    {"weight_init", NULL, NULL},
 };
+
+/* These are of training, of what is returned, of which sizes are let in. */
+static const char timm_arguments_passed[] =
+    "attn_drop_rate drop_path_rate drop_rate dynamic_img_size features_only "
+    "out_indices output_fmt proj_drop_rate strict_img_size weight_init";
 
 static bool take_input_size(wa_key_context *c, const cJSON *item)
 {
@@ -156,7 +150,8 @@ static winattn_status take_arguments(wa_key_context *c, const cJSON *item)
         cJSON_IsFalse(
             cJSON_GetObjectItemCaseSensitive(item, "strict_img_size")))
         c->beside->image[0] = c->beside->image[1] = SIZE_UNTOLD;
-    return wa_key_read_all(c, item, timm_arguments, WA_COUNT(timm_arguments));
+    return wa_key_read_all(c, item, timm_arguments, WA_COUNT(timm_arguments),
+                           timm_arguments_passed);
 }
 
 /* The model sees what it is made for. Pictures that are no squares keep their
@@ -176,18 +171,12 @@ static void set_pictures(const wa_key_context *c)
 /* At the top, beside what is read by name. */
 static const wa_key timm_keys[] = {
     {"global_pool", wa_key_want_average, WA_KEY_NOT_AVG},
-    {"architecture", NULL, NULL},
-    {"model_args", NULL, NULL},
-    {"pretrained_cfg", NULL, NULL},
-    {"num_features", NULL, NULL},
-    {"label_names", NULL, NULL},
-    {"label_descriptions", NULL, NULL},
-    {"labels", NULL, NULL},
-    /* transformers' wrapper of timm's models */
-    {"architectures", NULL, NULL},
-    {"do_pooling", NULL, NULL},
-    {"model_type", NULL, NULL},
 };
+
+/* Also of transformers' wrapper of timm's models. */
+static const char timm_keys_passed[] =
+    "architecture model_args pretrained_cfg num_features label_names "
+    "label_descriptions labels architectures do_pooling model_type";
 
 winattn_status wa_swin_keys_timm(const cJSON *object, const wa_swin_file *file,
                                  const wa_swin_config *config,
@@ -208,7 +197,8 @@ winattn_status wa_swin_keys_timm(const cJSON *object, const wa_swin_file *file,
     const bool is_flat =
         !cJSON_GetObjectItemCaseSensitive(object, "pretrained_cfg");
     if (!is_flat)
-        WA_TRY(wa_key_read_all(&c, object, timm_keys, WA_COUNT(timm_keys)));
+        WA_TRY(wa_key_read_all(&c, object, timm_keys, WA_COUNT(timm_keys),
+                               timm_keys_passed));
     for (size_t i = 0; i < WA_COUNT(order); i++) {
         const cJSON *item =
             is_flat && order[i].take == take_pretrained

@@ -45,18 +45,13 @@ static const wa_key transformers_keys[] = {
     {"use_absolute_embeddings", wa_key_want_nothing, WA_KEY_SET},
     {"path_norm", wa_key_want_yes, WA_KEY_FALSE},
     {"patch_norm", wa_key_want_yes, WA_KEY_FALSE},
-    /* of training, of what is returned, of where the file is from */
-    {"attention_probs_dropout_prob", NULL, NULL},
-    {"drop_path_rate", NULL, NULL},
-    {"encoder_stride", NULL, NULL},
-    {"hidden_dropout_prob", NULL, NULL},
-    {"hidden_size", NULL, NULL},
-    {"num_hidden_layers", NULL, NULL},
-    {"num_layers", NULL, NULL},
-    {"out_features", NULL, NULL},
-    {"out_indices", NULL, NULL},
-    {"stage_names", NULL, NULL},
 };
+
+/* These are of training, of what is returned, of where the file is from. */
+static const char transformers_keys_passed[] =
+    "attention_probs_dropout_prob drop_path_rate encoder_stride "
+    "hidden_dropout_prob hidden_size num_hidden_layers num_layers "
+    "out_features out_indices stage_names";
 
 winattn_status wa_swin_keys_transformers(const cJSON *object,
                                          const wa_swin_file *file,
@@ -68,7 +63,8 @@ winattn_status wa_swin_keys_transformers(const cJSON *object,
                         .config = config,
                         .beside = beside};
     return wa_key_read_all(&c, object, transformers_keys,
-                           WA_COUNT(transformers_keys));
+                           WA_COUNT(transformers_keys),
+                           transformers_keys_passed);
 }
 
 /* ---- Pictures ---- */
@@ -143,19 +139,13 @@ static const wa_key picture_keys[] = {
     {"do_normalize", take_normalises, NULL},
     {"image_mean", wa_key_take_mean, WA_KEY_NO_COLOURS},
     {"image_std", wa_key_take_deviation, WA_KEY_NO_COLOURS},
-    /* which class it was, and how it takes pictures in Python */
-    {"_valid_processor_keys", NULL, NULL},
-    {"data_format", NULL, NULL},
-    {"default_to_square", NULL, NULL},
-    {"device", NULL, NULL},
-    {"disable_grouping", NULL, NULL},
-    {"do_convert_rgb", NULL, NULL},
-    {"feature_extractor_type", NULL, NULL},
-    {"image_processor_type", NULL, NULL},
-    {"input_data_format", NULL, NULL},
-    {"num_channels", NULL, NULL},
-    {"return_tensors", NULL, NULL},
 };
+
+/* Which class it was, and how it takes pictures in Python. */
+static const char picture_keys_passed[] =
+    "_valid_processor_keys data_format default_to_square device "
+    "disable_grouping do_convert_rgb feature_extractor_type "
+    "image_processor_type input_data_format num_channels return_tensors";
 
 winattn_status wa_swin_keys_pictures(const cJSON *object,
                                      wa_swin_beside *beside)
@@ -165,8 +155,8 @@ winattn_status wa_swin_keys_pictures(const cJSON *object,
                         .beside = beside,
                         .normalises = true};
     if (object)
-        WA_TRY(
-            wa_key_read_all(&c, object, picture_keys, WA_COUNT(picture_keys)));
+        WA_TRY(wa_key_read_all(&c, object, picture_keys,
+                               WA_COUNT(picture_keys), picture_keys_passed));
     if (c.shorter && !(c.crops && c.input[0]))
         return wa_fail(WINATTN_INVALID_FILE,
                        "preprocessor_config.json: size is a shortest_edge, "
