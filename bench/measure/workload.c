@@ -14,7 +14,8 @@
 #define ROTATED_BYTES (384.0 * 1024 * 1024)
 #define PATTERN ((1 << 18) + 13) /* elements; repeated over a buffer */
 
-double workload_tokens(const test_case *c)
+/* Tokens of all grids; without one, queries of all windows. */
+static double tokens_of(const test_case *c)
 {
     double tokens = c->batch;
     if (!c->grid)
@@ -251,7 +252,7 @@ double workload_bytes(const test_case *c, bench_pass pass)
 {
     /* tensors like q and tensors like k */
     static const double like_q[] = {2, 3, 5}, like_k[] = {2, 4, 6};
-    const double tokens = workload_tokens(c);
+    const double tokens = tokens_of(c);
     const double key_tokens = c->grid ? tokens : (double)c->windows * c->keys;
     const double q = tokens * c->heads * c->dim;
     const double k = key_tokens * c->kv_heads * c->dim;
@@ -261,7 +262,7 @@ double workload_bytes(const test_case *c, bench_pass pass)
 
 double workload_lse_bytes(const test_case *c, bench_pass pass)
 {
-    return pass == BENCH_FORWARD ? 0 : 4.0 * workload_tokens(c) * c->heads;
+    return pass == BENCH_FORWARD ? 0 : 4.0 * tokens_of(c) * c->heads;
 }
 
 oracle_problem workload_oracle(const test_case *c)
@@ -291,7 +292,7 @@ static double pairs_of_grid(const test_case *c)
 {
     double pairs = c->batch;
     if (c->padding != WINATTN_PADDING_HIDDEN)
-        return workload_tokens(c) * c->keys;
+        return tokens_of(c) * c->keys;
     for (int axis = 0; axis < c->grid; axis++) {
         const int size = c->size[axis], window = c->window[axis];
         const int count = (size + window - 1) / window;

@@ -37,8 +37,6 @@ typedef struct workload {
     device_buffers set[MOST_SETS];
 } workload;
 
-/* Tokens of all grids; without one, queries of all windows. */
-double workload_tokens(const test_case *c);
 /* What a plan of the case computes. */
 winattn_desc workload_desc(const test_case *c);
 

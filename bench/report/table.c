@@ -70,7 +70,8 @@ static const char *time_text(double seconds, char text[16])
     return text;
 }
 
-const char *table_factor(double factor, char text[16])
+/* "12.3x", or "-" where unknown. */
+static const char *factor_text(double factor, char text[16])
 {
     if (!(factor > 0))
         snprintf(text, 16, "-");
@@ -164,7 +165,7 @@ void table_print_row(FILE *to, const report *r, const report_row *row)
         /* ~: timed on a part of the windows */
         snprintf(unfused, sizeof unfused, "%s%s",
                  row->unfused > 0 && row->unfused_part < 1 ? "~" : "",
-                 table_factor(report_speed_up(r, row), factor));
+                 factor_text(report_speed_up(r, row), factor));
         table_print_line(to, "%s %-7s %8s %10s %7.1e %6s %8s", head,
                          tier_text(row, tier), time_text(row->seconds, time),
                          ceiling_text(r, row, ceiling), row->error,
@@ -204,7 +205,7 @@ static void print_mean(FILE *to, const report *r, size_t d, report_kind kind,
         snprintf(text, sizeof text, mean < 0.0995 ? "%.1f%%" : "%.0f%%",
                  100 * mean);
     else
-        table_factor(mean, text);
+        factor_text(mean, text);
     fprintf(to, " %8s", text);
 }
 

@@ -15,9 +15,6 @@ void table_print_line(FILE *to, const char *format, ...)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
-/* "12.3x", or "-" where unknown. */
-const char *table_factor(double factor, char text[16]);
-
 void table_print_device(FILE *to, const report *r, size_t device);
 void table_print_heading(FILE *to);
 void table_print_row(FILE *to, const report *r, const report_row *row);

@@ -59,8 +59,9 @@ void candidates_sort(candidates *c)
 
 /* ---- Neighbours ---- */
 
-void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
-                       const void *data)
+/* Adds those that differ in one number from the `of`-th, as far as they are
+ * legal. */
+static void follow(candidates *c, size_t of, const subject *s)
 {
     /* one more or less of what is counted, of tiles and of waves */
     static const unsigned long steps[] = {1, 8, 16, 32};
@@ -88,7 +89,7 @@ void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
             for (size_t j = 0; j < count; j++)
                 wa_append(shape, sizeof shape, "%s%lu", j ? ":" : "",
                           j == at ? others[i] : numbers[j]);
-            if (is_legal(data, shape))
+            if (s->is_legal(s, shape))
                 candidates_add(c, shape, NAN);
         }
     }
@@ -246,12 +247,6 @@ static size_t find_fastest(search *s, candidate *fastest[FINALISTS])
     return count;
 }
 
-static bool is_legal(const void *data, const char *shape)
-{
-    const subject *s = data;
-    return s->is_legal(s, shape);
-}
-
 /* Neighbours of the fastest, as long as that leads on; then of the next. */
 static void try_neighbours(search *s, double until, double trial)
 {
@@ -264,8 +259,7 @@ static void try_neighbours(search *s, double until, double trial)
         while (i < many && fastest[i]->has_followed)
             i++;
         if (i < many && (i == 0 || at == s->found.count))
-            candidates_follow(&s->found, (size_t)(fastest[i] - s->found.all),
-                              is_legal, s->of);
+            follow(&s->found, (size_t)(fastest[i] - s->found.all), s->of);
         else if (at < s->found.count)
             try_one(s, &s->found.all[at], trial);
         else if ((at = next_untried(s, 0)) == s->found.count)

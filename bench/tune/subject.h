@@ -38,13 +38,6 @@ void candidates_append(candidates *c, const char *shape, double cost);
 void candidates_add(candidates *c, const char *shape, double cost);
 void candidates_sort(candidates *c);
 
-typedef bool candidates_filter(const void *data, const char *shape);
-
-/* Those that differ in one number from the `of`-th, as far as `is_legal` has
- * them. */
-void candidates_follow(candidates *c, size_t of, candidates_filter *is_legal,
-                       const void *data);
-
 #define SUBJECT_WHAT_SIZE 512
 
 typedef struct subject subject;

@@ -12,6 +12,13 @@
 
 #define SIDE_MOST (2 * WA_SWIN_WINDOW_MOST - 1)
 
+/* Entries of a stage's table. */
+static uint32_t entries_of(const wa_swin_config *config, uint32_t stage)
+{
+    const cl_uint *window = config->window[stage];
+    return (2 * window[0] - 1) * (2 * window[1] - 1);
+}
+
 double wa_log_coordinate(int difference, uint32_t position_window)
 {
     const double reach = position_window > 1 ? position_window - 1.0 : 1.0;
@@ -25,8 +32,7 @@ uint64_t wa_position_steps(const wa_swin_config *config, uint32_t stage,
                            uint64_t units)
 {
     const uint64_t heads = config->heads[stage];
-    return wa_table_entries(config, stage) *
-           (units * (heads + 4) + 64 * heads);
+    return entries_of(config, stage) * (units * (heads + 4) + 64 * heads);
 }
 
 /* All coordinates of an axis, from the least on; how many. */
@@ -34,7 +40,8 @@ static uint32_t list_coordinates(const wa_swin_config *config, uint32_t stage,
                                  int axis, double *coordinates)
 {
     const uint32_t window = config->window[stage][axis];
-    const uint32_t own = wa_position_window(config, stage, axis);
+    const uint32_t said = config->position_window[stage][axis];
+    const uint32_t own = said ? said : window;
     for (uint32_t i = 0; i < 2 * window - 1; i++)
         coordinates[i] = wa_log_coordinate((int)i + 1 - (int)window, own);
     return 2 * window - 1;
@@ -72,7 +79,7 @@ void wa_position_table(const wa_swin_config *config, uint32_t stage,
                        const float *second, float *table)
 {
     const uint32_t heads = config->heads[stage];
-    const uint32_t entries = wa_table_entries(config, stage);
+    const uint32_t entries = entries_of(config, stage);
     double all_y[SIDE_MOST], all_x[SIDE_MOST];
     double inner[UNITS][GROUP], sums[WA_SWIN_HEADS_MOST][GROUP];
     list_coordinates(config, stage, 0, all_y);

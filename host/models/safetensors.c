@@ -288,10 +288,10 @@ static winattn_status open_shard(const char *path,
     WA_TRY_MEMORY(own);
     const wa_file_answer answer = wa_file_map_open(own, &map);
     free(own);
-    if (answer == WA_FILE_NO_MEMORY)
-        return wa_fail_memory();
     if (answer != WA_FILE_READ)
-        return wa_fail(WINATTN_INVALID_FILE, "cannot be read");
+        return answer == WA_FILE_NO_MEMORY
+                   ? wa_fail_memory()
+                   : wa_fail(WINATTN_INVALID_FILE, "cannot be read");
     WA_TRY(read_mapped(map, shard));
     return match(*shard, entries, count);
 }

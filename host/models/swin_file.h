@@ -97,9 +97,6 @@ const wa_file_tensor *wa_swin_find(const wa_swin_file *file, uint32_t stage,
 bool wa_swin_has_qkv_bias(const wa_swin_file *file,
                           const wa_swin_config *config);
 
-/* Entries of the table of a stage's first block; 0: it has none. */
-uint64_t wa_swin_table_entries(const wa_swin_file *file, uint32_t stage);
-
 /* Loads all tensors; file has what the config needs, and nothing else. */
 winattn_status wa_swin_load(const wa_swin_file *file,
                             const wa_swin_config *config,

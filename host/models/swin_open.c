@@ -2,6 +2,7 @@
  * Opens a file of weights: what its names are, what it says of the model, and
  * what the caller says instead. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,7 +67,8 @@ bool wa_swin_has_qkv_bias(const wa_swin_file *file,
     return false;
 }
 
-uint64_t wa_swin_table_entries(const wa_swin_file *file, uint32_t stage)
+/* Entries of the table of a stage's first block; 0: it has none. */
+static uint64_t table_entries(const wa_swin_file *file, uint32_t stage)
 {
     return extent(wa_swin_find(file, stage, 0, WA_PART_ATTENTION,
                                "relative_position_bias_table"),
@@ -205,39 +207,20 @@ void wa_swin_infer(const wa_swin_file *file, wa_swin_config *config)
 
 /* ---- What the caller says of it ---- */
 
-static void replace(cl_uint *own, const cl_uint *given, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (given[i])
-            own[i] = given[i];
-}
-
-/* What is not 0 in `given` replaces what the file says. */
+/* What is not 0 in `given` replaces what the file says, which alone says
+ * whether there is a norm at the end. */
 static void overlay(wa_swin_config *own, const wa_swin_config *given)
 {
-    replace(&own->generation, &given->generation, 1);
-    replace(&own->in_channels, &given->in_channels, 1);
-    replace(own->patch, given->patch, 2);
-    replace(&own->channels, &given->channels, 1);
-    replace(&own->stages, &given->stages, 1);
-    replace(own->depths, given->depths, WA_SWIN_STAGES);
-    replace(own->heads, given->heads, WA_SWIN_STAGES);
-    for (uint32_t i = 0; i < WA_SWIN_STAGES; i++) {
-        replace(own->window[i], given->window[i], 2);
-        replace(own->position_window[i], given->position_window[i], 2);
-    }
-    replace(own->hidden, given->hidden, WA_SWIN_STAGES);
-    replace(&own->classes, &given->classes, 1);
-    own->norm_eps = given->norm_eps;
-    memcpy(own->resize, given->resize, sizeof own->resize);
-    memcpy(own->crop, given->crop, sizeof own->crop);
-    own->filter = given->filter;
-    memcpy(own->mean, given->mean, sizeof own->mean);
-    memcpy(own->deviation, given->deviation, sizeof own->deviation);
-    own->rules = given->rules;
-    memcpy(own->image, given->image, sizeof own->image);
-    own->outer_norm_eps = given->outer_norm_eps;
-    own->no_config_file = given->no_config_file;
+    const size_t numbers = (offsetof(wa_swin_config, norm_eps) -
+                            offsetof(wa_swin_config, generation)) /
+                           sizeof own->generation;
+    const wa_swin_config old = *own;
+    *own = *given;
+    own->struct_size = old.struct_size;
+    own->no_norm = old.no_norm;
+    for (size_t i = 0; i < numbers; i++)
+        if (!(&own->generation)[i])
+            (&own->generation)[i] = (&old.generation)[i];
 }
 
 /* Where the file says how many stages there are, what was said of others does
@@ -271,7 +254,7 @@ static void take_windows(wa_swin_beside *b, const wa_swin_file *file,
 {
     for (uint32_t i = 0; i < config->stages; i++) {
         cl_uint *own = config->window[i], *said = b->window[i];
-        const uint64_t entries = wa_swin_table_entries(file, i);
+        const uint64_t entries = table_entries(file, i);
         if (said[0])
             wa_swin_bound_window(config, i, said);
         if (!(given && given->window[i][0]) && own[0] == own[1] && entries &&

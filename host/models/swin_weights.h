@@ -137,20 +137,4 @@ static inline float *wa_writable(const float *values)
     return (float *)(uintptr_t)values;
 }
 
-/* Windows of the positions of a stage, generation 2. */
-static inline uint32_t wa_position_window(const wa_swin_config *config,
-                                          uint32_t stage, int axis)
-{
-    const uint32_t own = config->position_window[stage][axis];
-    return own ? own : config->window[stage][axis];
-}
-
-/* Entries of a stage's table. */
-static inline uint32_t wa_table_entries(const wa_swin_config *config,
-                                        uint32_t stage)
-{
-    return (2 * config->window[stage][0] - 1) *
-           (2 * config->window[stage][1] - 1);
-}
-
 #endif

@@ -23,7 +23,8 @@ const wa_family *const wa_families[] = {
 
 /* ---- What no tier computes ---- */
 
-winattn_status wa_check_device(const wa_device *device)
+/* Fails if the device lacks what kernels of every tier need. */
+static winattn_status check_device(const wa_device *device)
 {
     if (!device->compiles)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
@@ -168,7 +169,7 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
                             wa_plan *plan)
 {
     wa_plan_begin(pass, plan);
-    WA_TRY(wa_check_device(device));
+    WA_TRY(check_device(device));
     if (pass == WA_BACKWARD)
         WA_TRY(check_backward(problem, device));
     for (int i = WA_ENGINE_CPU; i < WA_ENGINES; i++) {

@@ -168,9 +168,6 @@ void wa_plan_begin(wa_pass pass, wa_plan *plan);
 winattn_status wa_plan_finish(const wa_problem *problem,
                               const wa_device *device, wa_plan *plan);
 
-/* Fails if the device lacks what kernels of every tier need. */
-winattn_status wa_check_device(const wa_device *device);
-
 WA_SISTER const char *wa_tier_name(winattn_tier tier);
 winattn_tier wa_engine_tier(wa_engine engine);
 /* What its families compute with, "" if they have no name of their own. */

@@ -52,10 +52,9 @@ static winattn_status linear(const run *r, const winattn_linear_plan *plan,
     return wa_chain_append_linear(r->chain, plan, &layer);
 }
 
-static winattn_status norm_with(const run *r, float eps,
-                                const wa_row_plan *plan, uint64_t rows,
-                                cl_mem from, winattn_tensor weight,
-                                winattn_tensor bias, cl_mem to)
+static winattn_status norm(const run *r, float eps, const wa_row_plan *plan,
+                           uint64_t rows, cl_mem from, winattn_tensor weight,
+                           winattn_tensor bias, cl_mem to)
 {
     const wa_row_call call = {.rows = rows,
                               .from = whole(from),
@@ -64,14 +63,6 @@ static winattn_status norm_with(const run *r, float eps,
                               .to = whole(to),
                               .eps = eps};
     return wa_row_append(plan, &call, r->chain);
-}
-
-static winattn_status norm(const run *r, const wa_row_plan *plan,
-                           uint64_t rows, cl_mem from, winattn_tensor weight,
-                           winattn_tensor bias, cl_mem to)
-{
-    return norm_with(r, r->u->model->config.norm_eps, plan, rows, from, weight,
-                     bias, to);
 }
 
 static winattn_status add(const run *r, cl_mem x, cl_mem y, uint32_t elements)
@@ -257,22 +248,23 @@ static winattn_status append_block(const run *r, uint32_t number,
     const cl_mem narrow = u->buffers[UNFUSED_NARROW];
     const cl_mem other = u->buffers[UNFUSED_WINDOWS];
     const uint32_t elements = s->all_tokens * s->channels;
+    const float eps = u->model->config.norm_eps;
     if (u->model->config.generation == 1) {
-        WA_TRY(norm(r, &s->norm, s->all_tokens, x, w->norm1_weight,
+        WA_TRY(norm(r, eps, &s->norm, s->all_tokens, x, w->norm1_weight,
                     w->norm1_bias, narrow));
         WA_TRY(attention(r, s, w, block, narrow, other));
         WA_TRY(add(r, x, other, elements));
-        WA_TRY(norm(r, &s->norm, s->all_tokens, x, w->norm2_weight,
+        WA_TRY(norm(r, eps, &s->norm, s->all_tokens, x, w->norm2_weight,
                     w->norm2_bias, narrow));
         WA_TRY(mlp(r, s, w, narrow, other));
         return add(r, x, other, elements);
     }
     WA_TRY(attention(r, s, w, block, x, other));
-    WA_TRY(norm(r, &s->norm, s->all_tokens, other, w->norm1_weight,
+    WA_TRY(norm(r, eps, &s->norm, s->all_tokens, other, w->norm1_weight,
                 w->norm1_bias, narrow));
     WA_TRY(add(r, x, narrow, elements));
     WA_TRY(mlp(r, s, w, x, other));
-    WA_TRY(norm(r, &s->norm, s->all_tokens, other, w->norm2_weight,
+    WA_TRY(norm(r, eps, &s->norm, s->all_tokens, other, w->norm2_weight,
                 w->norm2_bias, narrow));
     return add(r, x, narrow, elements);
 }
@@ -296,12 +288,12 @@ static winattn_status append_merger(const run *r, uint32_t number)
                                 .width = s->size[1]};
     WA_TRY(wa_row_append(&s->merge, &gather, r->chain));
     if (!is_v2)
-        WA_TRY(norm_with(r, eps, &s->merge_norm, rows, merged,
-                         w->merge_norm_weight, w->merge_norm_bias, merged));
+        WA_TRY(norm(r, eps, &s->merge_norm, rows, merged, w->merge_norm_weight,
+                    w->merge_norm_bias, merged));
     WA_TRY(linear(r, u->model->stages[number].merger.linear, rows, merged,
                   w->merge_weight, none, whole(next)));
-    return is_v2 ? norm_with(r, eps, &s->merge_norm, rows, next,
-                             w->merge_norm_weight, w->merge_norm_bias, next)
+    return is_v2 ? norm(r, eps, &s->merge_norm, rows, next,
+                        w->merge_norm_weight, w->merge_norm_bias, next)
                  : WINATTN_SUCCESS;
 }
 
@@ -318,8 +310,8 @@ static winattn_status append_head(const run *r)
     const flat_args args = {.count = model->desc.batch * s->channels,
                             .elements = s->channels,
                             .tokens = s->size[0] * s->size[1]};
-    WA_TRY(norm(r, &u->last_norm, s->all_tokens, map, w->norm_weight,
-                w->norm_bias, buffers[0]));
+    WA_TRY(norm(r, model->config.norm_eps, &u->last_norm, s->all_tokens, map,
+                w->norm_weight, w->norm_bias, buffers[0]));
     WA_TRY(launch(r, UNFUSED_MEAN, &args, sizeof args, buffers, 2, args.count,
                   FLAT_GROUP));
     return linear(r, model->head, model->desc.batch, buffers[1],
