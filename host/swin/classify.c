@@ -56,9 +56,8 @@ bool class_names_read(const char *path, class_names *names)
         names->count = split(names->text, size, names->names);
         return true;
     }
-    fprintf(stderr, "winattn-swin: %s: %s\n", path, reason);
     class_names_free(names);
-    return false;
+    return fail("%s: %s", path, reason);
 }
 
 void class_names_free(class_names *names)
@@ -117,8 +116,7 @@ static bool make_batch(const options *o, const runner *r, batch *b)
     if (b->which && b->pixels && b->logits && b->map &&
         (b->all_logits || !o->logits))
         return true;
-    fprintf(stderr, "winattn-swin: there is no memory for the pictures\n");
-    return false;
+    return fail("there is no memory for the pictures");
 }
 
 static void free_batch(batch *b)
@@ -139,8 +137,7 @@ static void add_picture(const options *o, const runner *r, size_t index,
     char reason[REASON_SIZE];
     const char *path = o->pictures[index];
     if (!picture_read(path, !o->as_stored, &p, reason)) {
-        fprintf(stderr, "winattn-swin: %s: %s\n", path, reason);
-        b->good = false;
+        b->good = fail("%s: %s", path, reason);
         return;
     }
     if (is_good(winattn_fit_picture(&r->config, p.height, p.width, 0, p.pixels,
@@ -215,10 +212,8 @@ static bool write_maps(const options *o, runner *r, batch *b)
                 snprintf(path, sizeof path, "%s/%zu_stage%u.npy", o->stages,
                          b->which[i], (unsigned)stage);
             if (length < 0 || length >= PATH_SIZE ||
-                !npy_write(path, 3, extent, map)) {
-                fprintf(stderr, "winattn-swin: cannot write %s\n", path);
-                return false;
-            }
+                !npy_write(path, 3, extent, map))
+                return fail("cannot write %s", path);
             /* else logits tell */
             if (!r->logits && !is_finite(o->dtype, path, map, count))
                 b->good = false;
@@ -232,8 +227,7 @@ static bool write_logits(const options *o, const runner *r, const batch *b)
     const uint64_t extent[NPY_AXES] = {o->picture_count, r->config.classes};
     if (!b->all_logits || npy_write(o->logits, 2, extent, b->all_logits))
         return true;
-    fprintf(stderr, "winattn-swin: cannot write %s\n", o->logits);
-    return false;
+    return fail("cannot write %s", o->logits);
 }
 
 static bool run_batch(const options *o, const class_names *names, runner *r,

@@ -61,26 +61,20 @@ static bool load(const options *o, winattn_swin_weights **weights,
     if (!is_good(status, o->weights ? o->weights : "--random") ||
         !is_good(winattn_swin_weights_config(*weights, config), "config"))
         return false;
-    if (config->in_channels != 3) {
-        fprintf(stderr,
-                "winattn-swin: pictures have 3 channels, not the %u "
-                "that the model wants\n",
-                (unsigned)config->in_channels);
-        return false;
-    }
+    if (config->in_channels != 3)
+        return fail("pictures have 3 channels, not the %u "
+                    "that the model wants",
+                    (unsigned)config->in_channels);
     if (o->has_filter)
         config->filter = o->filter;
     if (o->has_mean)
         memcpy(config->mean, o->mean, sizeof o->mean);
     if (o->has_deviation)
         memcpy(config->deviation, o->deviation, sizeof o->deviation);
-    if (!config->resize[0]) {
-        fprintf(stderr,
-                "winattn-swin: how pictures become %ux%u, which is no square, "
-                "is not known: --resize says it\n",
-                (unsigned)config->crop[0], (unsigned)config->crop[1]);
-        return false;
-    }
+    if (!config->resize[0])
+        return fail("how pictures become %ux%u, which is no square, "
+                    "is not known: --resize says it",
+                    (unsigned)config->crop[0], (unsigned)config->crop[1]);
     return true;
 }
 
@@ -145,11 +139,9 @@ static bool check_names(const class_names *names,
 {
     if (names->count == 0 || names->count == config->classes)
         return true;
-    fprintf(stderr,
-            "winattn-swin: the file of --classes has %zu names, but the model "
-            "%u classes\n",
-            names->count, (unsigned)config->classes);
-    return false;
+    return fail("the file of --classes has %zu names, but the model "
+                "%u classes",
+                names->count, (unsigned)config->classes);
 }
 
 static bool run(const options *o, const swin_device *device,
@@ -158,11 +150,9 @@ static bool run(const options *o, const swin_device *device,
     winattn_swin_weights *weights = NULL;
     winattn_swin_config config;
     bool good = load(o, &weights, &config) && check_names(names, &config);
-    if (good && config.classes == 0 && !o->stages && !o->bench) {
-        fprintf(stderr, "winattn-swin: the model has no head, so that there "
-                        "are no classes; --stages writes its maps\n");
-        good = false;
-    }
+    if (good && config.classes == 0 && !o->stages && !o->bench)
+        good = fail("the model has no head, so that there are no classes; "
+                    "--stages writes its maps");
     if (good)
         print_start(o, device, weights, &config);
     if (good && o->describes)
@@ -194,9 +184,8 @@ static bool close_output(void)
     errno = 0;
     if (fclose(stdout) == 0 && !lost)
         return true;
-    fprintf(stderr, "winattn-swin: the output cannot be written%s%s\n",
-            errno ? ": " : "", errno ? strerror(errno) : "");
-    return false;
+    return fail("the output cannot be written%s%s", errno ? ": " : "",
+                errno ? strerror(errno) : "");
 }
 
 int main(int count, char **texts)

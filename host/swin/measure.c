@@ -88,10 +88,8 @@ static bool comparison_check(comparison *c, bool allows_tf32,
     const size_t count = (size_t)r->batch * r->config.classes;
     const double most = most_difference(r->dtype, allows_tf32);
     float *fused = malloc(2 * count * sizeof *fused);
-    if (!fused) {
-        fprintf(stderr, "winattn-swin: there is no memory for logits\n");
-        return false;
-    }
+    if (!fused)
+        return fail("there is no memory for logits");
     float *unfused_ones = fused + count;
     bool good = forget_logits(r) && runner_start(r) &&
                 runner_read_logits(r, fused) && forget_logits(r) &&
@@ -100,11 +98,9 @@ static bool comparison_check(comparison *c, bool allows_tf32,
         good = is_finite(r->dtype, "logits of noise", fused, count);
     if (good) {
         *difference = relative_difference(unfused_ones, fused, count);
-        good = *difference <= most;
-        if (!good)
-            fprintf(stderr,
-                    "winattn-swin: logits of the unfused model differ by "
-                    "%.1e, which is more than %.1e\n",
+        good = *difference <= most ||
+               fail("logits of the unfused model differ by %.1e, which is "
+                    "more than %.1e",
                     *difference, most);
     }
     free(fused);
@@ -173,11 +169,8 @@ static bool send_noise(runner *r)
     const size_t size = r->picture_bytes * r->batch;
     unsigned char *noise = malloc(size);
     uint32_t state = 1;
-    if (!noise) {
-        fprintf(stderr, "winattn-swin: there is no memory for %u pictures\n",
-                (unsigned)r->batch);
-        return false;
-    }
+    if (!noise)
+        return fail("there is no memory for %u pictures", (unsigned)r->batch);
     for (size_t i = 0; i < size; i++) {
         state = state * 1664525u + 1013904223u;
         noise[i] = (unsigned char)(state >> 24);
@@ -231,7 +224,7 @@ static bool measure_runner(const options *o, runner *r, comparison *c)
     for (int i = 0; i < TIMED; i++)
         all[i].times = times ? times + (size_t)i * MOST_TIMES : NULL;
     if (!times)
-        fprintf(stderr, "winattn-swin: there is no memory for times\n");
+        fail("there is no memory for times");
     fprintf(stderr, "batch %u: %.1f s of calls\n", (unsigned)r->batch,
             (double)count * o->seconds);
     const bool good =

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,11 +72,20 @@ static const char help[] =
     "                    --no-unfused: not the same model unfused\n"
     "  --list            lists devices and models\n";
 
+bool fail(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    fputs("winattn-swin: ", stderr);
+    vfprintf(stderr, format, values);
+    fputc('\n', stderr);
+    va_end(values);
+    return false;
+}
+
 static bool complain(const char *name, const char *value, const char *wanted)
 {
-    fprintf(stderr, "winattn-swin: %s is %s, not %s\n", name,
-            value ? value : "missing", wanted);
-    return false;
+    return fail("%s is %s, not %s", name, value ? value : "missing", wanted);
 }
 
 /* ---- Values ---- */

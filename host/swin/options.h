@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/status.h"
 #include "winattn_models.h"
 
 typedef struct options {
@@ -46,6 +47,9 @@ typedef enum options_result {
 } options_result;
 
 options_result options_read(int count, char **texts, options *o);
+
+/* Says on stderr what went wrong; false. */
+bool fail(const char *format, ...) WA_PRINTF(1, 2);
 
 extern const char *const dtype_names[4]; /* index: winattn_dtype */
 

@@ -109,12 +109,10 @@ bool device_open(const char *part, swin_device *device)
         if ((!part || strstr(all.found[i].name, part)) &&
             (!best || (all.found[i].is_gpu && !best->is_gpu)))
             best = &all.found[i];
-    if (!best) {
-        fprintf(stderr, "winattn-swin: no OpenCL device%s%s%s%s\n",
-                part ? " has this in its name: " : "", part ? part : "",
-                all.failure[0] ? "; " : "", all.failure);
-        return false;
-    }
+    if (!best)
+        return fail("no OpenCL device%s%s%s%s",
+                    part ? " has this in its name: " : "", part ? part : "",
+                    all.failure[0] ? "; " : "", all.failure);
     device->id = best->id;
     device->is_cpu = best->is_cpu;
     snprintf(device->name, sizeof device->name, "%s", best->name);
@@ -124,10 +122,8 @@ bool device_open(const char *part, swin_device *device)
             clCreateCommandQueue(device->context, best->id, 0, &error);
     if (device->queue)
         return true;
-    fprintf(stderr, "winattn-swin: %s does not answer (%d)\n", best->name,
-            (int)error);
     device_close(device);
-    return false;
+    return fail("%s does not answer (%d)", best->name, (int)error);
 }
 
 bool device_make_buffer(const swin_device *device, cl_ulong bytes,
@@ -143,12 +139,10 @@ bool device_make_buffer(const swin_device *device, cl_ulong bytes,
     cl_ulong most = 0;
     clGetDeviceInfo(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most,
                     &most, NULL);
-    fprintf(stderr,
-            "winattn-swin: %s: no buffer of %llu bytes (%s); the device's "
-            "have at most %llu: try a smaller --batch\n",
-            what, (unsigned long long)bytes, winattn_status_name(error),
-            (unsigned long long)most);
-    return false;
+    return fail("%s: no buffer of %llu bytes (%s); the device's have at most "
+                "%llu: try a smaller --batch",
+                what, (unsigned long long)bytes, winattn_status_name(error),
+                (unsigned long long)most);
 }
 
 void device_close(swin_device *device)
@@ -167,8 +161,7 @@ bool is_good(winattn_status status, const char *what)
     if (status == WINATTN_SUCCESS)
         return true;
     const char *reason = winattn_last_reason();
-    fprintf(stderr, "winattn-swin: %s: %s\n", what,
-            reason[0] ? reason : winattn_status_name(status));
+    fail("%s: %s", what, reason[0] ? reason : winattn_status_name(status));
     if (winattn_last_build_log()[0])
         fprintf(stderr, "%s\n", winattn_last_build_log());
     return false;
@@ -182,24 +175,20 @@ bool is_finite(winattn_dtype dtype, const char *what, const float *values,
         i++;
     if (i == count)
         return true;
-    fprintf(stderr, "winattn-swin: %s: results are no finite numbers: ", what);
-    if (dtype == WINATTN_FP16)
-        fprintf(stderr, "the model left the range of fp16, which ends at "
-                        "65504; --dtype bf16 and --dtype fp32 go further\n");
-    else
-        fprintf(stderr,
-                "the model left the range of %s, or weights are none "
-                "themselves\n",
-                dtype_names[dtype]);
-    return false;
+    return dtype == WINATTN_FP16
+               ? fail("%s: results are no finite numbers: the model left the "
+                      "range of fp16, which ends at 65504; --dtype bf16 and "
+                      "--dtype fp32 go further",
+                      what)
+               : fail("%s: results are no finite numbers: the model left the "
+                      "range of %s, or weights are none themselves",
+                      what, dtype_names[dtype]);
 }
 
 static bool is_done(cl_int error, const char *what)
 {
-    if (error != CL_SUCCESS)
-        fprintf(stderr, "winattn-swin: %s: %s\n", what,
-                winattn_status_name(error));
-    return error == CL_SUCCESS;
+    return error == CL_SUCCESS ||
+           fail("%s: %s", what, winattn_status_name(error));
 }
 
 static size_t element_size(winattn_dtype dtype)
