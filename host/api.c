@@ -148,9 +148,8 @@ static winattn_status check_pass(const winattn_plan *plan, wa_pass pass)
 {
     return plan->problem.passes[pass]
                ? WINATTN_SUCCESS
-               : wa_fail(WINATTN_INVALID_ARGUMENT,
-                         "the plan was made without the %s pass",
-                         pass == WA_FORWARD ? "forward" : "backward");
+               : WA_INVALID("the plan was made without the %s pass",
+                            pass == WA_FORWARD ? "forward" : "backward");
 }
 
 /* Which outputs there are. */
@@ -162,11 +161,9 @@ static winattn_status check_gradients(const wa_buffers *buffers,
                                        WINATTN_D_PAD_K | WINATTN_D_PAD_V;
     const winattn_tensor *tensor = buffers->tensor;
     if ((accumulate & ~outputs) != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "accumulate has a bit that is no output");
+        return WA_INVALID("accumulate has a bit that is no output");
     if (tensor[WA_D_LOGIT_SCALE].buffer && !tensor[WA_LOGIT_SCALE].buffer)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "d_logit_scale is given, but logit_scale is NULL");
+        return WA_INVALID("d_logit_scale is given, but logit_scale is NULL");
     return WINATTN_SUCCESS;
 }
 
@@ -329,16 +326,13 @@ winattn_status winattn_launch_list_create(const winattn_plan *plan,
     if (result)
         *result = NULL;
     if (!plan || !memory || !result)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
-                       !plan     ? "plan"
-                       : !memory ? "memory"
-                                 : "list");
+        return WA_INVALID("%s is NULL", !plan     ? "plan"
+                                        : !memory ? "memory"
+                                                  : "list");
     if (passes != WINATTN_PASS_FORWARD && passes != WINATTN_PASS_BACKWARD)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "a list is of one pass, forward or backward");
+        return WA_INVALID("a list is of one pass, forward or backward");
     if (pass == WA_FORWARD && accumulate != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "accumulate belongs to the backward pass");
+        return WA_INVALID("accumulate belongs to the backward pass");
     WA_TRY(wa_check_process());
     WA_TRY(check_pass(plan, pass));
     winattn_launch_list *list = wa_plan_begin_list(plan);

@@ -62,8 +62,7 @@ winattn_status winattn_programs_export(const winattn_programs *programs,
     wa_forget_failure();
     WA_WANT(programs, "programs");
     if (!blob && size != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "blob is NULL, but size is not 0");
+        return WA_INVALID("blob is NULL, but size is not 0");
     WA_TRY(wa_check_process());
     return wa_program_set_export(wa_session_programs(programs->session), size,
                                  blob, needed);

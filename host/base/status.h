@@ -34,7 +34,7 @@
 #define WA_WANT(pointer, name)                                                \
     do {                                                                      \
         if (!(pointer))                                                       \
-            return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);     \
+            return WA_INVALID("%s is NULL", name);                            \
     } while (0)
 
 /* Passes up that an allocation failed. */
@@ -47,6 +47,12 @@
 /* Keeps the reason and returns the status. */
 WA_SISTER winattn_status wa_fail(winattn_status status, const char *format,
                                  ...) WA_PRINTF(2, 3);
+
+#define WA_INVALID(...) wa_fail(WINATTN_INVALID_ARGUMENT, __VA_ARGS__)
+#define WA_BAD_LAYOUT(...) wa_fail(WINATTN_INVALID_LAYOUT, __VA_ARGS__)
+#define WA_BAD_FILE(...) wa_fail(WINATTN_INVALID_FILE, __VA_ARGS__)
+#define WA_BAD_DEVICE(...) wa_fail(WINATTN_UNSUPPORTED_DEVICE, __VA_ARGS__)
+#define WA_UNSUPPORTED(...) wa_fail(WINATTN_UNSUPPORTED_PROBLEM, __VA_ARGS__)
 
 /* For an OpenCL call that failed. */
 WA_SISTER winattn_status wa_fail_cl(cl_int error, const char *function);

@@ -87,11 +87,10 @@ static winattn_status check_sizes(const wa_device *device, uint64_t pairs,
 {
     const uint64_t bytes = 4 * (pairs > starts ? pairs : starts);
     if (device->buffer_bytes != 0 && bytes > device->buffer_bytes)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "the table's lists need a buffer of %llu bytes, and "
-                       "those of %s have at most %llu",
-                       (unsigned long long)bytes, device->name,
-                       (unsigned long long)device->buffer_bytes);
+        return WA_BAD_DEVICE("the table's lists need a buffer of %llu bytes, "
+                             "and those of %s have at most %llu",
+                             (unsigned long long)bytes, device->name,
+                             (unsigned long long)device->buffer_bytes);
     return WINATTN_SUCCESS;
 }
 

@@ -50,14 +50,13 @@ static winattn_status check_place(const char *name, const winattn_tensor *at,
                                   uint64_t start, uint32_t element_size)
 {
     if (at->offset % element_size != 0)
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "the offset of %s, %llu, is no multiple of %u", name,
-                       (unsigned long long)at->offset, element_size);
+        return WA_BAD_LAYOUT("the offset of %s, %llu, is no multiple of %u",
+                             name, (unsigned long long)at->offset,
+                             element_size);
     if (!wa_is_aligned(at, start, element_size))
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "the memory of the buffer of %s starts on no multiple "
-                       "of %u bytes",
-                       name, element_size);
+        return WA_BAD_LAYOUT(
+            "the memory of the buffer of %s starts on no multiple of %u bytes",
+            name, element_size);
     return WINATTN_SUCCESS;
 }
 
@@ -125,8 +124,7 @@ static winattn_status check_pad_columns(const wa_problem *problem,
     const uint64_t wanted = problem->tensor[tokens].stride[WA_COLUMN];
     if (!buffers->tensor[pad].buffer || own == wanted)
         return WINATTN_SUCCESS;
-    return wa_fail(
-        WINATTN_INVALID_LAYOUT,
+    return WA_BAD_LAYOUT(
         "the stride of axis column of %s, %llu, is not that of %s, %llu",
         wa_tensor_name(pad), (unsigned long long)own, wa_tensor_name(tokens),
         (unsigned long long)wanted);
@@ -162,12 +160,12 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
             continue;
         if (!at->buffer) {
             if (tensor->used && (role == WA_INPUT || role == WA_OUTPUT))
-                return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);
+                return WA_INVALID("%s is NULL", name);
             continue;
         }
         if (!tensor->used)
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "%s is given, but the plan does not use it", name);
+            return WA_INVALID("%s is given, but the plan does not use it",
+                              name);
         WA_TRY(check_tensor(
             buffers, (winattn_tensor_name)id, name, at, context,
             access_of(id, role, accumulate), tensor->element_size,
@@ -178,10 +176,10 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
     if (workspace_bytes == 0)
         return WINATTN_SUCCESS;
     if (!buffers->workspace.buffer)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "workspace is NULL, but the %s pass needs %llu bytes",
-                       pass == WA_FORWARD ? "forward" : "backward",
-                       (unsigned long long)workspace_bytes);
+        return WA_INVALID(
+            "workspace is NULL, but the %s pass needs %llu bytes",
+            pass == WA_FORWARD ? "forward" : "backward",
+            (unsigned long long)workspace_bytes);
     const winattn_status status = check_tensor(
         buffers, WINATTN_TENSOR_WORKSPACE, "workspace", &buffers->workspace,
         context, WA_READS_AND_WRITES, 16, workspace_bytes, NULL);
@@ -196,8 +194,7 @@ winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
     cl_context queue_context = NULL;
     cl_device_id queue_device = NULL;
     if ((wait_count == 0) != (wait_list == NULL))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "wait_count and wait_list contradict each other");
+        return WA_INVALID("wait_count and wait_list contradict each other");
     WA_TRY(wa_check_process());
     WA_WANT(queue, "queue");
     cl_int error = clGetCommandQueueInfo(

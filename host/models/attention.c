@@ -17,33 +17,28 @@ winattn_status wa_attention_check(const wa_attention_desc *desc)
 {
     WA_TRY(wa_check_types(desc->dtype, desc->tier));
     if (desc->variant != WINATTN_DOT && desc->variant != WINATTN_COSINE)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "variant is neither WINATTN_DOT nor WINATTN_COSINE");
+        return WA_INVALID("variant is neither WINATTN_DOT nor WINATTN_COSINE");
     if (desc->heads == 0 || desc->channels == 0 ||
         desc->channels % desc->heads != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "channels, %u, are no multiple of heads, %u",
-                       desc->channels, desc->heads);
+        return WA_INVALID("channels, %u, are no multiple of heads, %u",
+                          desc->channels, desc->heads);
     if (desc->channels > 1u << 18)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "channels, %u, are more than 2^18", desc->channels);
+        return WA_UNSUPPORTED("channels, %u, are more than 2^18",
+                              desc->channels);
     if (desc->window[0] == 0 || desc->window[1] == 0 ||
         desc->window[0] > 65535 || desc->window[1] > 65535)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "window has %u x %u tokens, not 1 to 65535 each",
-                       desc->window[0], desc->window[1]);
+        return WA_INVALID("window has %u x %u tokens, not 1 to 65535 each",
+                          desc->window[0], desc->window[1]);
     const uint64_t tokens =
         desc->on_map
             ? wa_product(wa_product(desc->size[0], desc->size[1]), desc->batch)
             : wa_product(wa_product(desc->window[0], desc->window[1]),
                          desc->windows);
     if (tokens == 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       desc->on_map ? "batch, height or width is 0"
-                                    : "windows is 0");
+        return WA_INVALID(desc->on_map ? "batch, height or width is 0"
+                                       : "windows is 0");
     if (tokens > UINT32_MAX)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "there are 2^32 tokens or more");
+        return WA_UNSUPPORTED("there are 2^32 tokens or more");
     return WINATTN_SUCCESS;
 }
 
@@ -251,8 +246,8 @@ static winattn_status lay_out(winattn_window_attention_plan *plan)
         (uint64_t)plan->desc.channels * plan->attention.element_size;
     plan->x_bytes = plan->attention.rows * row;
     if (plan->x_bytes > SIZE_MAX / 8)
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "the workspace has more bytes than the host can count");
+        return WA_BAD_LAYOUT(
+            "the workspace has more bytes than the host can count");
     plan->o_at = wa_part_bytes(3 * plan->x_bytes);
     plan->core_at = plan->o_at + wa_part_bytes(plan->x_bytes);
     plan->workspace =

@@ -39,12 +39,10 @@ static winattn_status read_desc(const winattn_block_desc *given,
                           offsetof(winattn_block_desc, build_options) +
                               sizeof desc->build_options));
     if (desc->order != WINATTN_PRE_NORM && desc->order != WINATTN_POST_NORM)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "order is neither WINATTN_PRE_NORM nor "
-                       "WINATTN_POST_NORM");
+        return WA_INVALID(
+            "order is neither WINATTN_PRE_NORM nor WINATTN_POST_NORM");
     if (!(desc->eps >= 0.0f) || isinf(desc->eps))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "eps is negative or not finite");
+        return WA_INVALID("eps is negative or not finite");
     if (desc->eps == 0.0f)
         desc->eps = 1e-5f;
     *attention =
@@ -65,8 +63,7 @@ static winattn_status read_desc(const winattn_block_desc *given,
                             .build_options = desc->build_options};
     WA_TRY(wa_attention_check(attention));
     if (desc->hidden == 0 || desc->hidden > 1u << 20)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "hidden is %u, not 1 to 2^20",
-                       desc->hidden);
+        return WA_INVALID("hidden is %u, not 1 to 2^20", desc->hidden);
     return WINATTN_SUCCESS;
 }
 
@@ -91,8 +88,8 @@ static winattn_status lay_out(winattn_block_plan *plan)
     const uint64_t wide_bytes = wa_product(plan->attention.rows, wide * row);
     plan->map_bytes = plan->attention.rows * desc->channels * row;
     if (wide_bytes > SIZE_MAX / 4)
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "the workspace has more bytes than the host can count");
+        return WA_BAD_LAYOUT(
+            "the workspace has more bytes than the host can count");
     plan->wide_at = wa_part_bytes(plan->map_bytes);
     plan->core_at = plan->wide_at + wa_part_bytes(wide_bytes);
     plan->workspace =

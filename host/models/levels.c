@@ -21,9 +21,9 @@ winattn_status wa_models_begin(void)
 {
     wa_forget_failure();
     if (winattn_version() != WINATTN_VERSION)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "winattn_models is of version %d, but winattn of %d",
-                       WINATTN_VERSION, winattn_version());
+        return WA_UNSUPPORTED(
+            "winattn_models is of version %d, but winattn of %d",
+            WINATTN_VERSION, winattn_version());
     return WINATTN_SUCCESS;
 }
 
@@ -40,11 +40,9 @@ uint32_t wa_term_size(winattn_dtype dtype, winattn_term_dtype term)
 winattn_status wa_check_types(winattn_dtype dtype, winattn_tier tier)
 {
     if ((unsigned)dtype > WINATTN_BF16)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "dtype is %d, which is none",
-                       (int)dtype);
+        return WA_INVALID("dtype is %d, which is none", (int)dtype);
     if ((unsigned)tier > WINATTN_TIER_MATRIX)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "tier is %d, which is none",
-                       (int)tier);
+        return WA_INVALID("tier is %d, which is none", (int)tier);
     return WINATTN_SUCCESS;
 }
 
@@ -64,11 +62,10 @@ winattn_status wa_check_inputs(const wa_wanted_tensor *wanted, size_t count,
     for (size_t i = 0; i < count; i++) {
         const wa_wanted_tensor *t = &wanted[i];
         if (t->is_wanted != (t->at->buffer != NULL))
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           t->is_wanted
-                               ? "%s is NULL"
-                               : "%s is given, but the plan does not use it",
-                           t->name);
+            return WA_INVALID(
+                t->is_wanted ? "%s is NULL"
+                             : "%s is given, but the plan does not use it",
+                t->name);
         if (t->is_wanted)
             WA_TRY(wa_check_memory(t->name, t->at, context, WA_READS,
                                    t->element_size, t->count * t->element_size,
@@ -82,9 +79,8 @@ winattn_status wa_check_workspace(const winattn_tensor *workspace,
                                   uint64_t *start)
 {
     if (!workspace->buffer)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "workspace is NULL, but the call needs %llu bytes",
-                       (unsigned long long)bytes);
+        return WA_INVALID("workspace is NULL, but the call needs %llu bytes",
+                          (unsigned long long)bytes);
     const winattn_status status =
         wa_check_memory("workspace", workspace, context, WA_READS_AND_WRITES,
                         16, bytes, start);

@@ -41,9 +41,8 @@ static winattn_status check_kernel(const winattn_linear_plan *plan, int i)
     WA_TRY(wa_session_find_spills(plan->session, plan->kernels[i], &spilled));
     return spilled <= MOST_SPILLED
                ? WINATTN_SUCCESS
-               : wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                         "the kernel spills %llu bytes of registers",
-                         (unsigned long long)spilled);
+               : WA_BAD_DEVICE("the kernel spills %llu bytes of registers",
+                               (unsigned long long)spilled);
 }
 
 static winattn_status build_kernels(winattn_linear_plan *plan)
@@ -160,8 +159,7 @@ static winattn_status build(winattn_linear_plan *plan,
         WA_TRY(build_best(plan));
     } else {
         if (!wa_linear_plan_tier(p, device, p->tier, shape, &plan->layout))
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
-                           plan->layout.refusals[p->tier]);
+            return WA_UNSUPPORTED("%s", plan->layout.refusals[p->tier]);
         wa_linear_write_norm(p, device, &plan->layout);
         WA_TRY(build_kernels(plan));
     }
@@ -223,13 +221,12 @@ winattn_linear_plan_workspace_size(const winattn_linear_plan *plan,
     WA_WANT(plan, "plan");
     WA_WANT(size, "size");
     if (rows >> 32 != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "rows is %llu, not below 2^32",
-                       (unsigned long long)rows);
+        return WA_INVALID("rows is %llu, not below 2^32",
+                          (unsigned long long)rows);
     const uint64_t bytes = wa_linear_workspace(plan, rows);
     if (bytes > SIZE_MAX)
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "the workspace has more bytes than the host can count");
+        return WA_BAD_LAYOUT(
+            "the workspace has more bytes than the host can count");
     *size = (size_t)bytes;
     return WINATTN_SUCCESS;
 }

@@ -26,9 +26,9 @@ static winattn_status check_range(const char *name, uint64_t value,
 {
     if (value >= least && value <= most)
         return WINATTN_SUCCESS;
-    return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is %llu, not %llu to %llu",
-                   name, (unsigned long long)value, (unsigned long long)least,
-                   (unsigned long long)most);
+    return WA_INVALID("%s is %llu, not %llu to %llu", name,
+                      (unsigned long long)value, (unsigned long long)least,
+                      (unsigned long long)most);
 }
 
 winattn_status wa_linear_read(const winattn_linear_desc *given,
@@ -45,11 +45,9 @@ winattn_status wa_linear_read(const winattn_linear_desc *given,
     WA_TRY(check_range("in_features", desc.in_features, 1, MOST_IN));
     WA_TRY(check_range("out_features", desc.out_features, 1, MOST_OUT));
     if (!(desc.eps >= 0.0f) || isinf(desc.eps))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "eps is negative or no finite number");
+        return WA_INVALID("eps is negative or no finite number");
     if (!desc.layer_norm && desc.eps != 0.0f)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "eps is given, but layer_norm is not");
+        return WA_INVALID("eps is given, but layer_norm is not");
     const wa_linear_problem read = {
         .dtype = desc.dtype,
         .tier = desc.tier,
@@ -82,17 +80,15 @@ static winattn_status check_tensor(const winattn_linear_plan *plan,
 {
     const uint32_t size = wa_element_size(plan->problem.dtype);
     if (!at->buffer && used)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);
+        return WA_INVALID("%s is NULL", name);
     if (!at->buffer)
         return WINATTN_SUCCESS;
     if (!used)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "%s is given, but the plan does not use it", name);
+        return WA_INVALID("%s is given, but the plan does not use it", name);
     /* stride and rows are below 2^32 */
     const uint64_t last = (rows - 1) * stride;
     if (last > UINT64_MAX / size - columns)
-        return wa_fail(WINATTN_INVALID_LAYOUT, "%s has more than 2^64 bytes",
-                       name);
+        return WA_BAD_LAYOUT("%s has more than 2^64 bytes", name);
     return wa_check_memory(name, at, wa_session_context(plan->session), access,
                            size, (last + columns) * size, start);
 }
@@ -104,12 +100,11 @@ static winattn_status complete_stride(const char *name, cl_ulong *stride,
     if (*stride == 0)
         *stride = columns;
     if (*stride < columns)
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "%s is %llu, less than the %u elements of a row", name,
-                       (unsigned long long)*stride, columns);
+        return WA_BAD_LAYOUT("%s is %llu, less than the %u elements of a row",
+                             name, (unsigned long long)*stride, columns);
     if (*stride > UINT32_MAX)
-        return wa_fail(WINATTN_INVALID_LAYOUT, "%s is %llu, not below 2^32",
-                       name, (unsigned long long)*stride);
+        return WA_BAD_LAYOUT("%s is %llu, not below 2^32", name,
+                             (unsigned long long)*stride);
     return WINATTN_SUCCESS;
 }
 
@@ -119,8 +114,8 @@ static winattn_status check_strides(const wa_linear_problem *p,
     WA_TRY(complete_stride("x_stride", &own->x_stride, p->in));
     WA_TRY(complete_stride("weight_stride", &own->weight_stride, p->in));
     if (own->residual_stride && !p->has_residual)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "residual_stride is given, but there is no residual");
+        return WA_INVALID(
+            "residual_stride is given, but there is no residual");
     WA_TRY(complete_stride("residual_stride", &own->residual_stride, p->out));
     return complete_stride("y_stride", &own->y_stride, p->out);
 }
@@ -132,10 +127,8 @@ winattn_status wa_linear_check(const winattn_linear_plan *plan,
     const wa_linear_problem *p = &plan->problem;
     WA_TRY(wa_read_struct("linear", linear, own, sizeof *own, sizeof *own));
     if (own->rows >= LESS_THAN_ROWS)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "rows is %llu, not below "
-                       "2^32",
-                       (unsigned long long)own->rows);
+        return WA_INVALID("rows is %llu, not below 2^32",
+                          (unsigned long long)own->rows);
     WA_TRY(check_strides(p, own));
     if (own->rows == 0)
         return WINATTN_SUCCESS;

@@ -198,8 +198,9 @@ winattn_status wa_linear_plan_make(const wa_linear_problem *problem,
     const winattn_tier *tiers = device->is_cpu ? of_cpu : of_gpu;
     memset(layout, 0, sizeof *layout);
     if (!device->compiles || !device->has_int64)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE, "the device has no %s",
-                       device->compiles ? "64-bit integers" : "compiler");
+        return WA_BAD_DEVICE("the device has no %s", device->compiles
+                                                         ? "64-bit integers"
+                                                         : "compiler");
     memcpy(layout->refusals, excluded, sizeof layout->refusals);
     const char *first = "";
     for (size_t i = 0; i < 3; i++) {
@@ -214,7 +215,7 @@ winattn_status wa_linear_plan_make(const wa_linear_problem *problem,
         if (!first[0])
             first = layout->refusals[tier];
     }
-    return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s", first);
+    return WA_UNSUPPORTED("%s", first);
 }
 
 /* ---- Names, sizes and options of kernels ---- */

@@ -27,20 +27,17 @@ static winattn_status read_desc(const winattn_model_desc *given,
     model->config = weights->config;
     const wa_swin_config *config = &model->config;
     if (config->in_channels > 4)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "pictures have %u channels, more than 4",
-                       config->in_channels);
+        return WA_UNSUPPORTED("pictures have %u channels, more than 4",
+                              config->in_channels);
     if (desc->batch == 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "batch is 0");
+        return WA_INVALID("batch is 0");
     if (wa_swin_patches(config, 0, desc->height) == 0 ||
         wa_swin_patches(config, 1, desc->width) == 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "pictures of %u x %u are smaller than a patch, %u x %u",
-                       desc->height, desc->width, config->patch[0],
-                       config->patch[1]);
+        return WA_INVALID(
+            "pictures of %u x %u are smaller than a patch, %u x %u",
+            desc->height, desc->width, config->patch[0], config->patch[1]);
     if ((unsigned)desc->pictures > WINATTN_PICTURES_PLANES)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "pictures is none of WINATTN_PICTURES_");
+        return WA_INVALID("pictures is none of WINATTN_PICTURES_");
     return WINATTN_SUCCESS;
 }
 
@@ -53,8 +50,7 @@ static winattn_status set_shapes(winattn_model *model)
                    (uint64_t)desc->batch * config->in_channels);
     /* no tensor has 2^9 times as many elements */
     if (pixels > UINT64_MAX / 4096)
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "pictures have more bytes than can be counted");
+        return WA_BAD_LAYOUT("pictures have more bytes than can be counted");
     model->picture_bytes =
         pixels * (desc->pictures == WINATTN_PICTURES_BYTES ? 1 : 4);
     uint32_t height = wa_swin_patches(config, 0, desc->height);
@@ -70,11 +66,9 @@ static winattn_status set_shapes(winattn_model *model)
             wa_product(stage->tokens, (uint64_t)stage->channels *
                                           wa_element_size(desc->dtype));
         if (stage->tokens > UINT32_MAX)
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                           "a stage has 2^32 tokens or more");
+            return WA_UNSUPPORTED("a stage has 2^32 tokens or more");
         if (stage->map_bytes > SIZE_MAX / 64)
-            return wa_fail(
-                WINATTN_INVALID_LAYOUT,
+            return WA_BAD_LAYOUT(
                 "the workspace has more bytes than the host can count");
         height = height / 2 + height % 2;
         width = width / 2 + width % 2;
@@ -298,9 +292,8 @@ winattn_status winattn_model_map_shape(const winattn_model *model,
     WA_WANT(model, "model");
     WA_WANT(shape, "shape");
     if (stage >= model->config.stages)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "stage %u is none of the %u that there are", stage,
-                       model->config.stages);
+        return WA_INVALID("stage %u is none of the %u that there are", stage,
+                          model->config.stages);
     const wa_model_stage *s = &model->stages[stage];
     shape[0] = model->desc.batch;
     shape[1] = s->height;

@@ -40,9 +40,8 @@ static winattn_status check_outputs(const winattn_model *model,
         if (!call->maps[i].buffer)
             continue;
         if (i >= stages)
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "%s is given, but the model has %u stages",
-                           names[i], stages);
+            return WA_INVALID("%s is given, but the model has %u stages",
+                              names[i], stages);
         WA_TRY(check_output(model, names[i], &call->maps[i],
                             model->stages[i].map_bytes, WA_READS_AND_WRITES,
                             start));
@@ -50,14 +49,12 @@ static winattn_status check_outputs(const winattn_model *model,
         *last = i > *last ? i : *last;
     }
     if (!any)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "no output is given");
+        return WA_INVALID("no output is given");
     if (call->features.buffer && model->config.no_norm)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "features is given, but the model has no norm behind "
-                       "its last stage");
+        return WA_INVALID("features is given, but the model has no norm "
+                          "behind its last stage");
     if (call->logits.buffer && !model->head)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "logits is given, but the model has no head");
+        return WA_INVALID("logits is given, but the model has no head");
     WA_TRY(check_output(model, "logits", &call->logits,
                         row * model->config.classes, WA_WRITES, start));
     return check_output(model, "features", &call->features,
@@ -79,10 +76,9 @@ static winattn_status check_call(const winattn_model *model,
     if (call->deviation[0] != 0.0f)
         for (uint32_t c = 0; c < model->config.in_channels; c++)
             if (!isnormal(call->deviation[c]) || !isfinite(call->mean[c]))
-                return wa_fail(WINATTN_INVALID_ARGUMENT,
-                               "deviation[%u] is 0, or it or mean[%u] is no "
-                               "finite number",
-                               c, c);
+                return WA_INVALID("deviation[%u] is 0, or it or mean[%u] is "
+                                  "no finite number",
+                                  c, c);
     WA_TRY(check_outputs(model, call, last, start));
     return wa_check_workspace(&call->workspace, context, model->workspace,
                               start);

@@ -162,25 +162,21 @@ static winattn_status check(const winattn_swin_config *config, cl_uint height,
                             cl_uint width, size_t row_bytes)
 {
     if (!height || height > SIDE_MOST || !width || width > SIDE_MOST)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "a picture of %u x %u pixels: sides are 1 to %u",
-                       (unsigned)height, (unsigned)width, SIDE_MOST);
+        return WA_INVALID("a picture of %u x %u pixels: sides are 1 to %u",
+                          (unsigned)height, (unsigned)width, SIDE_MOST);
     if (row_bytes < (size_t)COLOURS * width || row_bytes > SIZE_MAX / height)
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "row_bytes is %llu, for %u pixels of a row",
-                       (unsigned long long)row_bytes, (unsigned)width);
+        return WA_BAD_LAYOUT("row_bytes is %llu, for %u pixels of a row",
+                             (unsigned long long)row_bytes, (unsigned)width);
     for (int i = 0; i < 2; i++)
         if (config->resize[i] > FITTED_MOST || !config->resize[0] ||
             !config->crop[i] || config->crop[i] > FITTED_MOST)
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "config.resize[%d] or config.crop[%d] is not "
-                           "between 1 and %u",
-                           i, i, FITTED_MOST);
+            return WA_INVALID(
+                "config.resize[%d] or config.crop[%d] is not between 1 and %u",
+                i, i, FITTED_MOST);
     if (config->filter != WINATTN_FILTER_BICUBIC &&
         config->filter != WINATTN_FILTER_BILINEAR)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "config.filter is %d, which is none",
-                       (int)config->filter);
+        return WA_INVALID("config.filter is %d, which is none",
+                          (int)config->filter);
     return WINATTN_SUCCESS;
 }
 
@@ -196,17 +192,15 @@ winattn_status winattn_fit_picture(const winattn_swin_config *config,
     WA_TRY(
         wa_read_struct("swin_config", config, &own, sizeof own, sizeof own));
     if (!pixels || !fitted)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "pixels or fitted is NULL");
+        return WA_INVALID("pixels or fitted is NULL");
     row_bytes = row_bytes ? row_bytes : (size_t)COLOURS * width;
     WA_TRY(check(&own, height, width, row_bytes));
     set_sizes(&own, height, width, &f);
     if (f.height < own.crop[0] || f.width < own.crop[1])
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "a picture resized to %llu x %llu has no %u x %u in "
-                       "its middle",
-                       (unsigned long long)f.height,
-                       (unsigned long long)f.width, (unsigned)own.crop[0],
-                       (unsigned)own.crop[1]);
+        return WA_INVALID(
+            "a picture resized to %llu x %llu has no %u x %u in its middle",
+            (unsigned long long)f.height, (unsigned long long)f.width,
+            (unsigned)own.crop[0], (unsigned)own.crop[1]);
     const winattn_status status =
         resize(&own, height, width, row_bytes, pixels, &f, fitted);
     weighting_free(&f.lines);

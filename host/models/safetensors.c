@@ -45,8 +45,7 @@ winattn_status wa_header_sort(wa_header *header)
           compare_names);
     for (size_t i = 1; i < header->count; i++)
         if (strcmp(header->tensors[i - 1].name, header->tensors[i].name) == 0)
-            return wa_fail(WINATTN_INVALID_FILE, "%s: is there twice",
-                           header->tensors[i].name);
+            return WA_BAD_FILE("%s: is there twice", header->tensors[i].name);
     return WINATTN_SUCCESS;
 }
 
@@ -58,17 +57,15 @@ static winattn_status check_places(wa_header *header, uint64_t data_size)
           compare_offsets);
     for (size_t i = 0; i < header->count; at += header->tensors[i++].size)
         if (header->tensors[i].offset != at)
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "%s: starts at byte %llu of the data, where the "
-                           "tensors before it end at %llu",
-                           header->tensors[i].name,
-                           (unsigned long long)header->tensors[i].offset,
-                           (unsigned long long)at);
+            return WA_BAD_FILE("%s: starts at byte %llu of the data, where "
+                               "the tensors before it end at %llu",
+                               header->tensors[i].name,
+                               (unsigned long long)header->tensors[i].offset,
+                               (unsigned long long)at);
     if (at != data_size)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "the tensors have %llu bytes, but %llu follow the "
-                       "header",
-                       (unsigned long long)at, (unsigned long long)data_size);
+        return WA_BAD_FILE(
+            "the tensors have %llu bytes, but %llu follow the header",
+            (unsigned long long)at, (unsigned long long)data_size);
     return WINATTN_SUCCESS;
 }
 
@@ -79,20 +76,19 @@ static winattn_status read_file(wa_safetensors *file,
 {
     uint64_t header;
     if (size < LENGTH_BYTES)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "has %llu bytes, and a safetensors file %d at least",
-                       (unsigned long long)size, LENGTH_BYTES);
+        return WA_BAD_FILE(
+            "has %llu bytes, and a safetensors file %d at least",
+            (unsigned long long)size, LENGTH_BYTES);
     header = read_bytes(bytes, LENGTH_BYTES);
     if (header > size - LENGTH_BYTES)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "is cut, or no safetensors file: its header should "
-                       "have %llu bytes, but %llu follow",
-                       (unsigned long long)header,
-                       (unsigned long long)(size - LENGTH_BYTES));
+        return WA_BAD_FILE("is cut, or no safetensors file: its header should "
+                           "have %llu bytes, but %llu follow",
+                           (unsigned long long)header,
+                           (unsigned long long)(size - LENGTH_BYTES));
     if (header > WA_HEADER_MOST)
-        return wa_fail(
-            WINATTN_INVALID_FILE, "the header has %llu bytes, more than %llu",
-            (unsigned long long)header, (unsigned long long)WA_HEADER_MOST);
+        return WA_BAD_FILE("the header has %llu bytes, more than %llu",
+                           (unsigned long long)header,
+                           (unsigned long long)WA_HEADER_MOST);
     bytes += LENGTH_BYTES;
     const uint64_t data_size = size - LENGTH_BYTES - header;
     WA_TRY(wa_header_read((const char *)bytes, (size_t)header, bytes + header,
@@ -197,9 +193,9 @@ winattn_status wa_tensor_floats(const wa_file_tensor *tensor, float *values)
 {
     for (uint64_t i = 0; i < tensor->count; i++)
         if (!wa_tensor_float(tensor, i, &values[i]))
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "%s: is of type %s; weights are F32, F16 or BF16",
-                           tensor->name, tensor->type_name);
+            return WA_BAD_FILE(
+                "%s: is of type %s; weights are F32, F16 or BF16",
+                tensor->name, tensor->type_name);
     return WINATTN_SUCCESS;
 }
 
@@ -265,15 +261,13 @@ static winattn_status match(const wa_safetensors *shard,
         const char *wanted = i < count ? entries[i].tensor : NULL;
         const int order = !found ? -1 : !wanted ? 1 : strcmp(wanted, found);
         if (order < 0)
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "%s: the shard lacks this tensor, which it has by "
-                           "the index",
-                           wanted);
+            return WA_BAD_FILE(
+                "%s: the shard lacks this tensor, which it has by the index",
+                wanted);
         if (order > 0)
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "%s: the shard has this tensor, which is not there "
-                           "by the index",
-                           found);
+            return WA_BAD_FILE("%s: the shard has this tensor, which is not "
+                               "there by the index",
+                               found);
     }
     return WINATTN_SUCCESS;
 }
@@ -289,9 +283,8 @@ static winattn_status open_shard(const char *path,
     const wa_file_answer answer = wa_file_map_open(own, &map);
     free(own);
     if (answer != WA_FILE_READ)
-        return answer == WA_FILE_NO_MEMORY
-                   ? wa_fail_memory()
-                   : wa_fail(WINATTN_INVALID_FILE, "cannot be read");
+        return answer == WA_FILE_NO_MEMORY ? wa_fail_memory()
+                                           : WA_BAD_FILE("cannot be read");
     WA_TRY(read_mapped(map, shard));
     return match(*shard, entries, count);
 }
@@ -320,9 +313,8 @@ static winattn_status open_shards(const char *path, const wa_index *index,
 {
     const size_t shards = count_shards(index);
     if (shards > SHARDS_MOST)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "the index has %llu shards, more than %d",
-                       (unsigned long long)shards, SHARDS_MOST);
+        return WA_BAD_FILE("the index has %llu shards, more than %d",
+                           (unsigned long long)shards, SHARDS_MOST);
     set->shards = calloc(shards, sizeof *set->shards);
     WA_TRY_MEMORY(set->shards);
     for (size_t at = 0, count; at < index->count; at += count) {
@@ -357,9 +349,9 @@ static winattn_status read_set(const char *path, const char *text, size_t size,
 {
     wa_index index;
     if (size > WA_HEADER_MOST)
-        return wa_fail(
-            WINATTN_INVALID_FILE, "the index has %llu bytes, more than %llu",
-            (unsigned long long)size, (unsigned long long)WA_HEADER_MOST);
+        return WA_BAD_FILE("the index has %llu bytes, more than %llu",
+                           (unsigned long long)size,
+                           (unsigned long long)WA_HEADER_MOST);
     WA_TRY(wa_index_read(text, size, &index));
     wa_safetensors *set = calloc(1, sizeof *set);
     winattn_status status =
@@ -390,10 +382,9 @@ static winattn_status refuse_shard(const char *path)
             return WINATTN_SUCCESS;
     if (strncmp(at + 10, "00001", 5) == 0)
         return WINATTN_SUCCESS; /* it has all */
-    return wa_fail(WINATTN_INVALID_FILE,
-                   "is one of %d shards, which are opened together by their "
-                   "index, %.*s%s.index.json, or by the folder",
-                   atoi(at + 10), (int)(at - name), name, end);
+    return WA_BAD_FILE("is one of %d shards, which are opened together by "
+                       "their index, %.*s%s.index.json, or by the folder",
+                       atoi(at + 10), (int)(at - name), name, end);
 }
 
 static winattn_status read_path(const char *path, wa_file_map map,
@@ -444,7 +435,6 @@ winattn_status wa_safetensors_open(const char *path, wa_safetensors **file)
         if (i == 0 || path[0])
             WA_TRY(open_in(path, names[i], &found, file));
     return found ? WINATTN_SUCCESS
-                 : wa_fail(WINATTN_INVALID_FILE,
-                           "cannot be read: it is neither a file nor a folder "
-                           "with " FILE_NAME " or " INDEX_NAME);
+                 : WA_BAD_FILE("cannot be read: it is neither a file nor a "
+                               "folder with " FILE_NAME " or " INDEX_NAME);
 }

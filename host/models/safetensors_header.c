@@ -56,10 +56,9 @@ static winattn_status check_name(const char *name)
 {
     if (is_name(name))
         return WINATTN_SUCCESS;
-    return wa_fail(WINATTN_INVALID_FILE,
-                   "a tensor's name is empty, has more than %d characters, or "
-                   "one that is not printable ASCII",
-                   NAME_MOST);
+    return WA_BAD_FILE("a tensor's name is empty, has more than %d "
+                       "characters, or one that is not printable ASCII",
+                       NAME_MOST);
 }
 
 static winattn_status read_name(const cJSON *item, wa_file_tensor *tensor)
@@ -67,8 +66,7 @@ static winattn_status read_name(const cJSON *item, wa_file_tensor *tensor)
     WA_TRY(check_name(item->string));
     tensor->name = item->string;
     if (!cJSON_IsObject(item))
-        return wa_fail(WINATTN_INVALID_FILE, "%s: is no object of JSON",
-                       tensor->name);
+        return WA_BAD_FILE("%s: is no object of JSON", tensor->name);
     return WINATTN_SUCCESS;
 }
 
@@ -77,7 +75,7 @@ static winattn_status read_type(const cJSON *item, wa_file_tensor *tensor,
 {
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(item, "dtype");
     if (!cJSON_IsString(type))
-        return wa_fail(WINATTN_INVALID_FILE, "%s: has no dtype", tensor->name);
+        return WA_BAD_FILE("%s: has no dtype", tensor->name);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(type->valuestring, types[i].name) == 0) {
             tensor->type_name = types[i].name;
@@ -85,8 +83,7 @@ static winattn_status read_type(const cJSON *item, wa_file_tensor *tensor,
             *element_size = types[i].size;
             return WINATTN_SUCCESS;
         }
-    return wa_fail(WINATTN_INVALID_FILE, "%s: has an unknown dtype",
-                   tensor->name);
+    return WA_BAD_FILE("%s: has an unknown dtype", tensor->name);
 }
 
 static winattn_status read_shape(const cJSON *item, wa_file_tensor *tensor)
@@ -94,23 +91,21 @@ static winattn_status read_shape(const cJSON *item, wa_file_tensor *tensor)
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(item, "shape");
     const cJSON *extent;
     if (!cJSON_IsArray(shape))
-        return wa_fail(WINATTN_INVALID_FILE, "%s: has no shape", tensor->name);
+        return WA_BAD_FILE("%s: has no shape", tensor->name);
     tensor->count = 1;
     cJSON_ArrayForEach(extent, shape)
     {
         uint64_t value;
         if (tensor->axes == WA_TENSOR_AXES)
-            return wa_fail(WINATTN_INVALID_FILE, "%s: has more than %d axes",
-                           tensor->name, WA_TENSOR_AXES);
+            return WA_BAD_FILE("%s: has more than %d axes", tensor->name,
+                               WA_TENSOR_AXES);
         if (!read_integer(extent, &value))
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "%s: axis %u of its shape is no integer from 0 to "
-                           "2^53 - 1",
-                           tensor->name, (unsigned)tensor->axes);
+            return WA_BAD_FILE(
+                "%s: axis %u of its shape is no integer from 0 to 2^53 - 1",
+                tensor->name, (unsigned)tensor->axes);
         if (value && tensor->count > (uint64_t)INTEGER_MOST / value)
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "%s: its shape has more than 2^53 elements",
-                           tensor->name);
+            return WA_BAD_FILE("%s: its shape has more than 2^53 elements",
+                               tensor->name);
         tensor->count *= value;
         tensor->extent[tensor->axes++] = value;
     }
@@ -126,21 +121,17 @@ static winattn_status read_place(const cJSON *item, uint32_t element_size,
     if (!cJSON_IsArray(at) || cJSON_GetArraySize(at) != 2 ||
         !read_integer(cJSON_GetArrayItem(at, 0), &begin) ||
         !read_integer(cJSON_GetArrayItem(at, 1), &end) || begin > end)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "%s: data_offsets are no two integers in order",
-                       tensor->name);
+        return WA_BAD_FILE("%s: data_offsets are no two integers in order",
+                           tensor->name);
     if (end > data_size)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "%s: ends at byte %llu of the data, which has %llu",
-                       tensor->name, (unsigned long long)end,
-                       (unsigned long long)data_size);
+        return WA_BAD_FILE("%s: ends at byte %llu of the data, which has %llu",
+                           tensor->name, (unsigned long long)end,
+                           (unsigned long long)data_size);
     if (end - begin != tensor->count * element_size)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "%s: has %llu bytes, but its shape and dtype %s need "
-                       "%llu",
-                       tensor->name, (unsigned long long)(end - begin),
-                       tensor->type_name,
-                       (unsigned long long)(tensor->count * element_size));
+        return WA_BAD_FILE(
+            "%s: has %llu bytes, but its shape and dtype %s need %llu",
+            tensor->name, (unsigned long long)(end - begin), tensor->type_name,
+            (unsigned long long)(tensor->count * element_size));
     tensor->offset = begin;
     tensor->size = end - begin;
     tensor->bytes = data + begin;
@@ -156,9 +147,8 @@ static winattn_status read_tensor(const cJSON *item, const unsigned char *data,
     WA_TRY(read_shape(item, tensor));
     WA_TRY(read_place(item, element_size, data, data_size, tensor));
     if (cJSON_GetArraySize(item) != 3) /* a second shape, for instance */
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "%s: has more than dtype, shape and data_offsets",
-                       tensor->name);
+        return WA_BAD_FILE("%s: has more than dtype, shape and data_offsets",
+                           tensor->name);
     return WINATTN_SUCCESS;
 }
 
@@ -194,8 +184,7 @@ static winattn_status read_tensors(const cJSON *object,
     {
         if (item->string && strcmp(item->string, METADATA) == 0) {
             if (metadata || !cJSON_IsObject(item))
-                return wa_fail(WINATTN_INVALID_FILE,
-                               METADATA ": is no object, or there twice");
+                return WA_BAD_FILE(METADATA ": is no object, or there twice");
             metadata = true;
             continue;
         }
@@ -223,22 +212,21 @@ static winattn_status parse(const char *what, const char *padding,
 {
     const char *end = NULL;
     if (!size || text[0] != '{')
-        return wa_fail(WINATTN_INVALID_FILE, "%s does not start with {", what);
+        return WA_BAD_FILE("%s does not start with {", what);
     if (memchr(text, 0, size) || has_escaped_zero(text, size))
-        return wa_fail(WINATTN_INVALID_FILE, "%s has a character 0", what);
+        return WA_BAD_FILE("%s has a character 0", what);
     /* cJSON keeps where it stopped in a variable of all threads */
     wa_global_lock_take();
     *object = cJSON_ParseWithLengthOpts(text, size, &end, false);
     wa_global_lock_release();
     if (!*object)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "%s is no JSON, or nested too deeply", what);
+        return WA_BAD_FILE("%s is no JSON, or nested too deeply", what);
     while (end < text + size && strchr(padding, *end))
         end++;
     if (end == text + size)
         return WINATTN_SUCCESS;
     cJSON_Delete(*object);
-    return wa_fail(WINATTN_INVALID_FILE, "%s goes on behind its object", what);
+    return WA_BAD_FILE("%s goes on behind its object", what);
 }
 
 winattn_status wa_header_read(const char *text, size_t size,
@@ -292,28 +280,25 @@ static winattn_status read_map(const cJSON *object, wa_index *index)
     }
     cJSON_ArrayForEach(item, map) items++;
     if (maps != 1 || !cJSON_IsObject(map) || items == 0)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "the index has no weight_map, two, or one without "
-                       "tensors");
+        return WA_BAD_FILE(
+            "the index has no weight_map, two, or one without tensors");
     index->entries = calloc(items, sizeof *index->entries);
     WA_TRY_MEMORY(index->entries);
     cJSON_ArrayForEach(item, map)
     {
         WA_TRY(check_name(item->string));
         if (!cJSON_IsString(item) || !is_file_name(item->valuestring))
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "%s: the index does not say the name of a file in "
-                           "its own folder",
-                           item->string);
+            return WA_BAD_FILE("%s: the index does not say the name of a file "
+                               "in its own folder",
+                               item->string);
         index->entries[index->count++] =
             (wa_index_entry){item->valuestring, item->string};
     }
     qsort(index->entries, items, sizeof *index->entries, compare_entries);
     for (size_t i = 1; i < items; i++)
         if (compare_entries(&index->entries[i - 1], &index->entries[i]) == 0)
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "%s: is twice in the index's weight_map",
-                           index->entries[i].tensor);
+            return WA_BAD_FILE("%s: is twice in the index's weight_map",
+                               index->entries[i].tensor);
     return WINATTN_SUCCESS;
 }
 

@@ -7,9 +7,8 @@
 
 static winattn_status fail(void)
 {
-    return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                   "safetensors files cannot be read: the library was built "
-                   "without cJSON");
+    return WA_UNSUPPORTED("safetensors files cannot be read: the library was "
+                          "built without cJSON");
 }
 
 winattn_status wa_header_read(const char *text, size_t size,

@@ -163,8 +163,7 @@ winattn_status wa_swin_config_give(const wa_swin_config *own,
 {
     const size_t size = config ? config->struct_size : 0;
     if (size < sizeof config->struct_size || size > WA_STRUCT_MOST)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "config is NULL, or config.struct_size is not set");
+        return WA_INVALID("config is NULL, or config.struct_size is not set");
     memset(config, 0, size);
     memcpy(config, own, size < sizeof *own ? size : sizeof *own);
     config->struct_size = size;
@@ -182,7 +181,7 @@ winattn_status winattn_swin_config_find(const char *name,
             set_shape(&models[i], &own);
             return wa_swin_config_give(&own, config);
         }
-    return wa_fail(WINATTN_INVALID_ARGUMENT, "no model is called %.64s", name);
+    return WA_INVALID("no model is called %.64s", name);
 }
 
 /* ---- Which shapes can be ---- */
@@ -192,9 +191,8 @@ static winattn_status check_range(const char *name, cl_uint value,
 {
     if (value >= least && value <= most)
         return WINATTN_SUCCESS;
-    return wa_fail(WINATTN_INVALID_ARGUMENT,
-                   "config.%s is %u, not between %u and %u", name,
-                   (unsigned)value, (unsigned)least, (unsigned)most);
+    return WA_INVALID("config.%s is %u, not between %u and %u", name,
+                      (unsigned)value, (unsigned)least, (unsigned)most);
 }
 
 static winattn_status check_windows(const wa_swin_config *config, uint32_t i)
@@ -217,11 +215,11 @@ static winattn_status check_stage(const wa_swin_config *config, uint32_t i)
     WA_TRY(check_range("hidden", config->hidden[i], 1, WA_SWIN_HIDDEN_MOST));
     if (channels % config->heads[i] != 0 ||
         channels / config->heads[i] > WA_SWIN_HEAD_DIM_MOST)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "%u channels of stage %u are not %u heads of at most "
-                       "%u channels each",
-                       (unsigned)channels, (unsigned)i,
-                       (unsigned)config->heads[i], WA_SWIN_HEAD_DIM_MOST);
+        return WA_UNSUPPORTED("%u channels of stage %u are not %u heads of at "
+                              "most %u channels each",
+                              (unsigned)channels, (unsigned)i,
+                              (unsigned)config->heads[i],
+                              WA_SWIN_HEAD_DIM_MOST);
     return check_windows(config, i);
 }
 
@@ -230,9 +228,9 @@ static winattn_status check_no_stage(const wa_swin_config *config, uint32_t i)
     if (config->depths[i] || config->heads[i] || config->hidden[i] ||
         config->window[i][0] || config->window[i][1] ||
         config->position_window[i][0] || config->position_window[i][1])
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "config says something of stage %u, but has %u stages",
-                       (unsigned)i, (unsigned)config->stages);
+        return WA_INVALID(
+            "config says something of stage %u, but has %u stages",
+            (unsigned)i, (unsigned)config->stages);
     return WINATTN_SUCCESS;
 }
 
@@ -243,10 +241,9 @@ static winattn_status check_pictures(const wa_swin_config *config)
     for (int i = 0; i < 3; i++)
         if (!isfinite(config->mean[i]) || !isfinite(config->deviation[i]) ||
             !(config->deviation[i] > 0))
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "config.mean[%d] or deviation[%d] is not finite, "
-                           "or the deviation not above 0",
-                           i, i);
+            return WA_INVALID("config.mean[%d] or deviation[%d] is not "
+                              "finite, or the deviation not above 0",
+                              i, i);
     return WINATTN_SUCCESS;
 }
 
@@ -265,20 +262,16 @@ winattn_status wa_swin_config_check(const wa_swin_config *config)
                                   : check_no_stage(config, i));
     if (!isfinite(config->norm_eps) || !(config->norm_eps > 0) ||
         !isfinite(config->outer_norm_eps) || config->outer_norm_eps < 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "config.norm_eps is not finite or not above 0, or "
-                       "outer_norm_eps not finite or below 0");
+        return WA_INVALID("config.norm_eps is not finite or not above 0, or "
+                          "outer_norm_eps not finite or below 0");
     if (config->rules != WINATTN_SWIN_RULES_AUTO &&
         !wa_swin_rules_name(config->rules))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "config.rules is none of WINATTN_SWIN_RULES_");
+        return WA_INVALID("config.rules is none of WINATTN_SWIN_RULES_");
     for (int i = 0; i < 2; i++)
         WA_TRY(check_range("image", config->image[i], 0, 65535));
     if (!config->image[0] != !config->image[1])
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "config.image has a height or a width, not both");
+        return WA_INVALID("config.image has a height or a width, not both");
     if (config->no_norm && config->classes)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "config has classes, but no_norm");
+        return WA_INVALID("config has classes, but no_norm");
     return check_pictures(config);
 }

@@ -18,10 +18,9 @@
 winattn_status wa_key_refuse(const wa_key_context *c, const cJSON *item,
                              const char *why)
 {
-    return wa_fail(WINATTN_INVALID_FILE,
-                   "%s: %.64s %s; without config files (no_config_file, "
-                   "--no-config) the tensors and options alone count",
-                   c->name, item->string, why);
+    return WA_BAD_FILE("%s: %.64s %s; without config files (no_config_file, "
+                       "--no-config) the tensors and options alone count",
+                       c->name, item->string, why);
 }
 
 bool wa_key_is_nothing(const cJSON *item)
@@ -94,7 +93,7 @@ winattn_status wa_key_read_all(wa_key_context *c, const cJSON *object,
 {
     const cJSON *item;
     if (!cJSON_IsObject(object))
-        return wa_fail(WINATTN_INVALID_FILE, "%s is no object", c->name);
+        return WA_BAD_FILE("%s is no object", c->name);
     cJSON_ArrayForEach(item, object)
     {
         size_t i = 0;
@@ -323,13 +322,11 @@ static winattn_status read_text(const char *path, const char *name,
     if (missing)
         return WINATTN_SUCCESS;
     if (answer != WA_FILE_READ)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "%s beside the file cannot be read", name);
+        return WA_BAD_FILE("%s beside the file cannot be read", name);
     winattn_status status = WINATTN_SUCCESS;
     if (map.size > FILE_MOST)
-        status = wa_fail(WINATTN_INVALID_FILE,
-                         "%s beside the file has %zu bytes, more than %zu",
-                         name, map.size, FILE_MOST);
+        status = WA_BAD_FILE("%s beside the file has %zu bytes, more than %zu",
+                             name, map.size, FILE_MOST);
     else if (!(*text = calloc(map.size + 1, 1)))
         status = wa_fail_memory();
     else if (map.bytes)
@@ -354,10 +351,10 @@ static winattn_status read_config(const cJSON *object,
     if (is_timm ? names != WINATTN_SWIN_RULES_TIMM &&
                       names != WINATTN_SWIN_RULES_MICROSOFT
                 : names != WINATTN_SWIN_RULES_TRANSFORMERS)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "config.json beside the file is of %s, but the "
-                       "tensors' names are those of %s",
-                       is_timm ? "timm" : "transformers", file->names->origin);
+        return WA_BAD_FILE("config.json beside the file is of %s, but the "
+                           "tensors' names are those of %s",
+                           is_timm ? "timm" : "transformers",
+                           file->names->origin);
     beside->rules =
         is_timm ? WINATTN_SWIN_RULES_TIMM : WINATTN_SWIN_RULES_TRANSFORMERS;
     return is_timm ? wa_swin_keys_timm(object, file, config, beside)
@@ -379,8 +376,9 @@ winattn_status wa_swin_beside_parse(const char *config_text,
     cJSON *pictures = pictures_text ? cJSON_Parse(pictures_text) : NULL;
     wa_global_lock_release();
     if (!object || (pictures_text && !pictures))
-        status = wa_fail(WINATTN_INVALID_FILE, "%s beside the file is no JSON",
-                         object ? "preprocessor_config.json" : "config.json");
+        status =
+            WA_BAD_FILE("%s beside the file is no JSON",
+                        object ? "preprocessor_config.json" : "config.json");
     else
         status = read_config(object, file, config, beside);
     if (status == WINATTN_SUCCESS &&

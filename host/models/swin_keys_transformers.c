@@ -158,11 +158,10 @@ winattn_status wa_swin_keys_pictures(const cJSON *object,
         WA_TRY(wa_key_read_all(&c, object, picture_keys,
                                WA_COUNT(picture_keys), picture_keys_passed));
     if (c.shorter && !(c.crops && c.input[0]))
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "preprocessor_config.json: size is a shortest_edge, "
-                       "and nothing is cut out of that: pictures of sizes of "
-                       "their own are not computed in one model; say --resize "
-                       "and --no-config");
+        return WA_BAD_FILE(
+            "preprocessor_config.json: size is a shortest_edge, and nothing "
+            "is cut out of that: pictures of sizes of their own are not "
+            "computed in one model; say --resize and --no-config");
     if (!c.normalises) {
         beside->has_colours = true;
         memset(beside->mean, 0, sizeof beside->mean);

@@ -32,15 +32,13 @@ static winattn_status find(loader *l, const char *name, uint32_t axes,
     char has[WA_SHAPE_TEXT], needs[WA_SHAPE_TEXT];
     const wa_file_tensor *tensor = wa_safetensors_find(l->file->tensors, name);
     if (!tensor)
-        return wa_fail(WINATTN_INVALID_FILE, "%s: the file lacks this tensor",
-                       name);
+        return WA_BAD_FILE("%s: the file lacks this tensor", name);
     if (tensor->axes != axes ||
         memcmp(tensor->extent, extent, axes * sizeof *extent) != 0) {
         wa_shape_text(tensor->axes, tensor->extent, has);
         wa_shape_text(axes, extent, needs);
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "%s: has shape %s; this model needs %s", name, has,
-                       needs);
+        return WA_BAD_FILE("%s: has shape %s; this model needs %s", name, has,
+                           needs);
     }
     l->used[tensor - wa_safetensors_at(l->file->tensors, 0)] = true;
     if (tensor->type < WA_TENSOR_OTHER)
@@ -141,17 +139,16 @@ static winattn_status take_positions(loader *l, const wa_swin_tensor *t,
         l->file, t->stage, t->block, WA_PART_POSITION_MLP, "0.weight");
     const uint64_t units = inner && inner->axes ? inner->extent[0] : 0;
     if (units > WA_SWIN_HIDDEN_MOST)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "%s: has %llu units, more than %u", inner->name,
-                       (unsigned long long)units, WA_SWIN_HIDDEN_MOST);
+        return WA_BAD_FILE("%s: has %llu units, more than %u", inner->name,
+                           (unsigned long long)units, WA_SWIN_HIDDEN_MOST);
     if (l->only_looks) {
         WA_TRY(take_mlp(l, t, units, NULL));
         l->position_steps += wa_position_steps(t->config, t->stage, units);
         if (l->position_steps > WA_POSITION_STEPS_MOST)
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "%s: the position MLPs up to this one are for more "
-                           "windows, heads and units than any model has",
-                           inner->name);
+            return WA_BAD_FILE(
+                "%s: the position MLPs up to this one are for more windows, "
+                "heads and units than any model has",
+                inner->name);
         return WINATTN_SUCCESS;
     }
     float *values = malloc((size_t)(units * (3 + heads) + 1) * sizeof *values);
@@ -234,10 +231,9 @@ static winattn_status check_rest(const loader *l)
     for (size_t i = 0; i < wa_safetensors_count(tensors); i++) {
         const char *name = wa_safetensors_at(tensors, i)->name;
         if (!l->used[i] && !is_outside(l, name) && !wa_name_is_buffer(name))
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "%s: this model has no such tensor; names are "
-                           "taken for those of %s",
-                           name, l->file->names->origin);
+            return WA_BAD_FILE("%s: this model has no such tensor; names are "
+                               "taken for those of %s",
+                               name, l->file->names->origin);
     }
     return WINATTN_SUCCESS;
 }

@@ -201,10 +201,9 @@ static winattn_status find_patch(const wa_safetensors *file,
         if (!split(name, names, *found ? &other : prefix))
             continue;
         if (*found)
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "the file has several models: one behind \"%.64s\" "
-                           "and one behind \"%.64s\"",
-                           prefix->model, other.model);
+            return WA_BAD_FILE("the file has several models: one behind "
+                               "\"%.64s\" and one behind \"%.64s\"",
+                               prefix->model, other.model);
         *found = true;
     }
     return WINATTN_SUCCESS;
@@ -224,10 +223,9 @@ winattn_status wa_swin_names_of(const wa_safetensors *file,
                 (strict < 2 || has_mark(file, *names, prefix)))
                 return WINATTN_SUCCESS;
         }
-    return wa_fail(WINATTN_INVALID_FILE,
-                   "the file has no patch embedding under a name that "
-                   "torchvision, timm, Microsoft or transformers give it in a "
-                   "Swin");
+    return WA_BAD_FILE(
+        "the file has no patch embedding under a name that torchvision, timm, "
+        "Microsoft or transformers give it in a Swin");
 }
 
 bool wa_name_is_buffer(const char *name)

@@ -306,9 +306,8 @@ static winattn_status check_counts(const wa_swin_config *config)
     for (uint32_t i = 0; i < WA_SWIN_STAGES; i++)
         good = good && config->depths[i] <= WA_SWIN_DEPTH_MOST;
     return good ? WINATTN_SUCCESS
-                : wa_fail(WINATTN_INVALID_ARGUMENT,
-                          "config.stages is above %u, or depths above %u",
-                          WA_SWIN_STAGES, WA_SWIN_DEPTH_MOST);
+                : WA_INVALID("config.stages is above %u, or depths above %u",
+                             WA_SWIN_STAGES, WA_SWIN_DEPTH_MOST);
 }
 
 static winattn_status check_windows(const wa_swin_config *config)
@@ -318,11 +317,10 @@ static winattn_status check_windows(const wa_swin_config *config)
         if (config->window[i][0] && config->window[i][1])
             continue;
         wa_swin_config_names(config, sizeof names, names);
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "the file does not say how large the windows of stage "
-                       "%u are, so that config must%s%s",
-                       (unsigned)i, names[0] ? "; models like it are " : "",
-                       names);
+        return WA_BAD_FILE("the file does not say how large the windows of "
+                           "stage %u are, so that config must%s%s",
+                           (unsigned)i,
+                           names[0] ? "; models like it are " : "", names);
     }
     return WINATTN_SUCCESS;
 }
@@ -336,8 +334,7 @@ static winattn_status check_shape(const wa_swin_config *config, bool given)
     if (status == WINATTN_SUCCESS || given)
         return status;
     snprintf(reason, sizeof reason, "%s", winattn_last_reason());
-    return wa_fail(WINATTN_INVALID_FILE,
-                   "by what the file says, %s: no model has that", reason);
+    return WA_BAD_FILE("by what the file says, %s: no model has that", reason);
 }
 
 /* path: NULL, or where the file is. */

@@ -27,21 +27,17 @@ const wa_family *const wa_families[] = {
 static winattn_status check_device(const wa_device *device)
 {
     if (!device->compiles)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "%s has no compiler for OpenCL C", device->name);
+        return WA_BAD_DEVICE("%s has no compiler for OpenCL C", device->name);
     if (!device->has_int64)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE, "%s has no 64-bit integers",
-                       device->name);
+        return WA_BAD_DEVICE("%s has no 64-bit integers", device->name);
     if (device->opencl < 102)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "%s has an OpenCL below 1.2", device->name);
+        return WA_BAD_DEVICE("%s has an OpenCL below 1.2", device->name);
     /* a backward kernel has nearly as many; an embedded profile has 256 */
     if (device->max_parameter_bytes < LEAST_PARAMETER_BYTES)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "%s takes %u bytes of kernel arguments, fewer than the "
-                       "%u of OpenCL's full profile",
-                       device->name, device->max_parameter_bytes,
-                       LEAST_PARAMETER_BYTES);
+        return WA_BAD_DEVICE("%s takes %u bytes of kernel arguments, fewer "
+                             "than the %u of OpenCL's full profile",
+                             device->name, device->max_parameter_bytes,
+                             LEAST_PARAMETER_BYTES);
     return WINATTN_SUCCESS;
 }
 
@@ -54,11 +50,10 @@ static winattn_status check_logits(const wa_problem *problem)
     const uint64_t logits =
         (uint64_t)problem->heads * problem->queries * problem->keys;
     if (logits > MOST_LOGITS)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "heads x queries x keys is above 2^40");
+        return WA_UNSUPPORTED("heads x queries x keys is above 2^40");
     if (problem->bias != WINATTN_BIAS_NONE && logits > MOST_BIASES)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "heads x queries x keys of a bias is above 2^35");
+        return WA_UNSUPPORTED(
+            "heads x queries x keys of a bias is above 2^35");
     return WINATTN_SUCCESS;
 }
 
@@ -67,10 +62,9 @@ static winattn_status check_backward(const wa_problem *problem,
                                      const wa_device *device)
 {
     if (device->loop_limit)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "%s ends a work-item's loops after %u rounds, too few "
-                       "for a backward pass",
-                       device->name, device->loop_limit);
+        return WA_BAD_DEVICE("%s ends a work-item's loops after %u rounds, "
+                             "too few for a backward pass",
+                             device->name, device->loop_limit);
     return check_logits(problem);
 }
 

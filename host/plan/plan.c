@@ -58,9 +58,8 @@ static winattn_status check_blocks(const wa_problem *problem,
     const uint64_t keys = (uint64_t)problem->kv_heads * s->key_blocks *
                           (s->key_parts ? s->key_parts : 1);
     if (rows > MOST_BLOCKS || keys > MOST_BLOCKS)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "heads x blocks of %s of a window is above 2^30",
-                       rows > MOST_BLOCKS ? "queries" : "keys");
+        return WA_UNSUPPORTED("heads x blocks of %s of a window is above 2^30",
+                              rows > MOST_BLOCKS ? "queries" : "keys");
     return WINATTN_SUCCESS;
 }
 
@@ -79,8 +78,8 @@ static winattn_status finish_forward(const wa_problem *problem,
     plan->streams = problem->variant == WINATTN_SLIDING ||
                     problem->keys > step->block_keys;
     if (row_blocks * problem->heads > MOST_BLOCKS)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "heads x queries / %u is above 2^30", step->block_rows);
+        return WA_UNSUPPORTED("heads x queries / %u is above 2^30",
+                              step->block_rows);
     if (problem->table.used && plan->tier == WINATTN_TIER_CPU) {
         plan->step[WA_STEP_EXPAND].kernel = "expand_table";
         plan->step[WA_STEP_EXPAND].work_group = 1;

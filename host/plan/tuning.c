@@ -96,8 +96,8 @@ static winattn_status read_rows(const char *text, size_t size, row_list *list)
             continue;
         const char *wrong = wa_tuned_row_parse(line, length, &row);
         if (wrong)
-            return wa_fail(WINATTN_INVALID_ARGUMENT, "line %llu: %s",
-                           (unsigned long long)number, wrong);
+            return WA_INVALID("line %llu: %s", (unsigned long long)number,
+                              wrong);
         WA_TRY(append_row(list, &row));
     }
     return WINATTN_SUCCESS;
@@ -160,8 +160,7 @@ static winattn_status join_rows(const row_list *before, const row_list *more,
         list->rows[list->count++] = more->rows[i];
     winattn_status status = drop_replaced(list);
     if (status == WINATTN_SUCCESS && list->count > WA_MOST_ROWS)
-        status = wa_fail(WINATTN_INVALID_ARGUMENT,
-                         "there are more than %u rows", WA_MOST_ROWS);
+        status = WA_INVALID("there are more than %u rows", WA_MOST_ROWS);
     if (status != WINATTN_SUCCESS) {
         free(list->rows);
         *list = (row_list){NULL, 0};
@@ -227,8 +226,8 @@ winattn_status wa_load_tuning(const char *text)
 {
     row_list rows = {NULL, 0}, joined = {NULL, 0};
     if (text && !memchr(text, 0, WA_MOST_TUNING_TEXT + 1))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "the text has more than %u bytes", WA_MOST_TUNING_TEXT);
+        return WA_INVALID("the text has more than %u bytes",
+                          WA_MOST_TUNING_TEXT);
     /* what takes long goes without the lock */
     winattn_status status =
         text ? read_rows(text, strlen(text), &rows) : WINATTN_SUCCESS;

@@ -28,20 +28,18 @@ static winattn_status read_grid_axis(const winattn_desc *desc, uint32_t a,
     snprintf(name, sizeof name, "grid.window[%u]", a);
     WA_TRY(wa_check_count(name, window, WA_MAX_TOKENS));
     if (given->shift[a] >= window)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "grid.shift[%u], %u, is not less than the window, %u",
-                       a, given->shift[a], given->window[a]);
+        return WA_INVALID(
+            "grid.shift[%u], %u, is not less than the window, %u", a,
+            given->shift[a], given->window[a]);
     const uint64_t windows = (size + window - 1) / window;
     if (windows * window > WA_MAX_TOKENS)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "grid.size[%u], %u, is above 2^31 when padded", a,
-                       given->size[a]);
+        return WA_UNSUPPORTED("grid.size[%u], %u, is above 2^31 when padded",
+                              a, given->size[a]);
     const bool is_padded = windows * window != size;
     if (given->periodic[a] && is_padded)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "grid.size[%u], %u, is no multiple of the window, %u, "
-                       "so the axis cannot be periodic",
-                       a, given->size[a], given->window[a]);
+        return WA_UNSUPPORTED("grid.size[%u], %u, is no multiple of the "
+                              "window, %u, so the axis cannot be periodic",
+                              a, given->size[a], given->window[a]);
     grid->size[at] = given->size[a];
     grid->window[at] = given->window[a];
     grid->windows[at] = (uint32_t)windows;
@@ -63,9 +61,8 @@ static winattn_status check_follows(const char *name, uint64_t given,
 {
     if (given == 0 || given == follows)
         return WINATTN_SUCCESS;
-    return wa_fail(WINATTN_INVALID_ARGUMENT,
-                   "%s is %llu, but the grid makes %llu", name,
-                   (unsigned long long)given, (unsigned long long)follows);
+    return WA_INVALID("%s is %llu, but the grid makes %llu", name,
+                      (unsigned long long)given, (unsigned long long)follows);
 }
 
 /* Sets the numbers of windows, queries and keys, too. */
@@ -75,36 +72,32 @@ winattn_status wa_read_grid(const winattn_desc *desc, wa_problem *problem)
     wa_grid *grid = &problem->grid;
     uint64_t tokens = 1, windows = 1;
     if (given->axes > WINATTN_AXES)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "grid.axes is %u, above %u",
-                       given->axes, (unsigned)WINATTN_AXES);
+        return WA_INVALID("grid.axes is %u, above %u", given->axes,
+                          (unsigned)WINATTN_AXES);
     for (uint32_t a = given->axes; a < WINATTN_AXES; a++)
         if (given->size[a] || given->window[a] || given->shift[a] ||
             given->periodic[a])
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "the grid has %u axes, yet it says something of "
-                           "axis %u",
-                           given->axes, a);
+            return WA_INVALID(
+                "the grid has %u axes, yet it says something of axis %u",
+                given->axes, a);
     WA_TRY(wa_check_enum("grid.padding", (int)given->padding,
                          WINATTN_PADDING_HIDDEN));
     if ((desc->grid_options & ~(cl_bitfield)(WINATTN_GRID_ROLL_FIRST |
                                              WINATTN_GRID_SHIFT_ALL)) != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "grid_options is 0x%llx, which has unknown bits",
-                       (unsigned long long)desc->grid_options);
+        return WA_INVALID("grid_options is 0x%llx, which has unknown bits",
+                          (unsigned long long)desc->grid_options);
     if (given->axes == 0) {
         if (given->batch != 0 || given->padding != WINATTN_PADDING_VALUES ||
             desc->grid_options != 0)
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "grid.batch, grid.padding or grid_options is set, "
-                           "but grid.axes is 0");
+            return WA_INVALID("grid.batch, grid.padding or grid_options is "
+                              "set, but grid.axes is 0");
         problem->windows = desc->windows;
         problem->queries = desc->queries;
         problem->keys = desc->keys;
         return WINATTN_SUCCESS;
     }
     if (desc->variant == WINATTN_SLIDING)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "the sliding variant takes no grid");
+        return WA_UNSUPPORTED("the sliding variant takes no grid");
     for (int i = 0; i < WINATTN_AXES; i++)
         grid->size[i] = grid->window[i] = grid->windows[i] = 1;
     grid->used = true;
@@ -117,15 +110,13 @@ winattn_status wa_read_grid(const winattn_desc *desc, wa_problem *problem)
         tokens *= grid->window[i];
         windows *= grid->windows[i];
         if (tokens > WA_MAX_TOKENS)
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                           "a window of the grid has more than 2^31 tokens");
+            return WA_UNSUPPORTED(
+                "a window of the grid has more than 2^31 tokens");
         if (windows > MAX_GRID_WINDOWS)
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                           "the grid has more than 2^31 windows");
+            return WA_UNSUPPORTED("the grid has more than 2^31 windows");
     }
     if (given->batch > UINT32_MAX) /* kernels count grids in 32 bits */
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "grid.batch is 2^32 or more");
+        return WA_UNSUPPORTED("grid.batch is 2^32 or more");
     problem->windows = grid->batch * windows;
     problem->queries = problem->keys = (uint32_t)tokens;
     WA_TRY(check_follows("windows", desc->windows, problem->windows));
@@ -138,10 +129,9 @@ static winattn_status check_entries(const wa_problem *problem,
                                     uint32_t entries)
 {
     if (problem->passes[WA_BACKWARD] && entries > WA_MOST_SUMMED_ENTRIES)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "the table has %u entries, and with an index gradients "
-                       "are summed for at most %u",
-                       entries, WA_MOST_SUMMED_ENTRIES);
+        return WA_UNSUPPORTED("the table has %u entries, and with an index "
+                              "gradients are summed for at most %u",
+                              entries, WA_MOST_SUMMED_ENTRIES);
     return WINATTN_SUCCESS;
 }
 
@@ -151,17 +141,15 @@ static winattn_status read_index(const winattn_table *given,
     const uint64_t pairs = (uint64_t)problem->queries * problem->keys;
     if (given->axes || given->window[0] || given->window[1] ||
         given->window[2] || given->sliced)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "table.index is given, so table.axes, table.window and "
-                       "table.sliced must be 0");
+        return WA_INVALID("table.index is given, so table.axes, table.window "
+                          "and table.sliced must be 0");
     WA_TRY(wa_check_count("table.entries", given->entries, WA_MAX_TOKENS));
     WA_TRY(check_entries(problem, given->entries));
     for (uint64_t i = 0; i < pairs; i++)
         if (given->index[i] < 0 || (uint32_t)given->index[i] >= given->entries)
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "table.index[%llu] is %d, not 0 to %u",
-                           (unsigned long long)i, (int)given->index[i],
-                           given->entries - 1);
+            return WA_INVALID("table.index[%llu] is %d, not 0 to %u",
+                              (unsigned long long)i, (int)given->index[i],
+                              given->entries - 1);
     table->entries = given->entries;
     table->index = given->index;
     table->has_index = table->is_listed = true;
@@ -174,25 +162,22 @@ static winattn_status read_table_window(const winattn_table *given,
                                         uint32_t window[WINATTN_AXES])
 {
     if (given->axes > WINATTN_AXES)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "table.axes is %u, above %u",
-                       given->axes, (unsigned)WINATTN_AXES);
+        return WA_INVALID("table.axes is %u, above %u", given->axes,
+                          (unsigned)WINATTN_AXES);
     for (uint32_t a = given->axes; a < WINATTN_AXES; a++)
         if (given->window[a] != 0)
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "table.axes is %u, yet table.window[%u] is %u",
-                           given->axes, a, given->window[a]);
+            return WA_INVALID("table.axes is %u, yet table.window[%u] is %u",
+                              given->axes, a, given->window[a]);
     if (given->axes == 0) {
         if (!grid->used)
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "a table without a grid needs table.axes and "
-                           "table.window, or table.index");
+            return WA_INVALID("a table without a grid needs table.axes and "
+                              "table.window, or table.index");
         memcpy(window, grid->window, sizeof grid->window);
         return WINATTN_SUCCESS;
     }
     if (grid->used && given->axes != grid->axes)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "table.axes is %u, but the grid has %u", given->axes,
-                       grid->axes);
+        return WA_INVALID("table.axes is %u, but the grid has %u", given->axes,
+                          grid->axes);
     for (int i = 0; i < WINATTN_AXES; i++)
         window[i] = 1;
     for (uint32_t a = 0; a < given->axes; a++) {
@@ -202,9 +187,8 @@ static winattn_status read_table_window(const winattn_table *given,
         WA_TRY(wa_check_count(name, given->window[a], WA_MAX_TOKENS));
         window[at] = given->window[a];
         if (grid->used && window[at] < grid->window[at])
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "%s, %u, is less than the grid's, %u", name,
-                           window[at], grid->window[at]);
+            return WA_INVALID("%s, %u, is less than the grid's, %u", name,
+                              window[at], grid->window[at]);
     }
     return WINATTN_SUCCESS;
 }
@@ -219,21 +203,18 @@ winattn_status wa_read_table(const winattn_desc *desc, wa_problem *problem)
         if (given->axes || given->window[0] || given->window[1] ||
             given->window[2] || given->sliced || given->index ||
             given->entries)
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "a field of table is set, but the bias is no "
-                           "table");
+            return WA_INVALID(
+                "a field of table is set, but the bias is no table");
         return WINATTN_SUCCESS;
     }
     /* an element for each pair is what gradients are summed in */
     if ((uint64_t)problem->queries * problem->keys > INT32_MAX)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "queries x keys is above 2^31 with a table");
+        return WA_UNSUPPORTED("queries x keys is above 2^31 with a table");
     table->used = true;
     if (given->index)
         return read_index(given, problem, table);
     if (given->entries != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "table.entries is set, but table.index is NULL");
+        return WA_INVALID("table.entries is set, but table.index is NULL");
     WA_TRY(read_table_window(given, &problem->grid, window));
     for (int i = WINATTN_AXES - 1; i >= 0; i--) {
         table->step[i] = (uint32_t)entries;
@@ -241,9 +222,8 @@ winattn_status wa_read_table(const winattn_desc *desc, wa_problem *problem)
         entries *= 2ull * window[i] - 1;
         tokens *= window[i];
         if (entries > WA_MAX_TOKENS)
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                           "a table for such a window has more than 2^31 "
-                           "entries");
+            return WA_UNSUPPORTED(
+                "a table for such a window has more than 2^31 entries");
     }
     table->entries = (uint32_t)entries;
     table->is_listed =
@@ -254,15 +234,13 @@ winattn_status wa_read_table(const winattn_desc *desc, wa_problem *problem)
     memcpy(table->window, own ? window : problem->grid.window, sizeof window);
     if (!problem->grid.used && !given->sliced &&
         (tokens != problem->queries || tokens != problem->keys))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "the table's window has %llu tokens, but there are %u "
-                       "queries and %u keys, and table.sliced is not set",
-                       (unsigned long long)tokens, problem->queries,
-                       problem->keys);
+        return WA_INVALID(
+            "the table's window has %llu tokens, but there are %u queries and "
+            "%u keys, and table.sliced is not set",
+            (unsigned long long)tokens, problem->queries, problem->keys);
     if (tokens < problem->queries || tokens < problem->keys)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "the table's window has %llu tokens, fewer than "
-                       "queries or keys",
-                       (unsigned long long)tokens);
+        return WA_INVALID(
+            "the table's window has %llu tokens, fewer than queries or keys",
+            (unsigned long long)tokens);
     return WINATTN_SUCCESS;
 }

@@ -16,19 +16,18 @@
 winattn_status wa_check_count(const char *name, uint64_t value, uint64_t most)
 {
     if (value == 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is 0", name);
+        return WA_INVALID("%s is 0", name);
     if (value > most)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s is %llu, above %llu",
-                       name, (unsigned long long)value,
-                       (unsigned long long)most);
+        return WA_UNSUPPORTED("%s is %llu, above %llu", name,
+                              (unsigned long long)value,
+                              (unsigned long long)most);
     return WINATTN_SUCCESS;
 }
 
 winattn_status wa_check_enum(const char *name, int value, int last)
 {
     if (value < 0 || value > last)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is %d, not 0 to %d", name,
-                       value, last);
+        return WA_INVALID("%s is %d, not 0 to %d", name, value, last);
     return WINATTN_SUCCESS;
 }
 
@@ -50,22 +49,19 @@ static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
     WA_TRY(wa_check_count("keys", problem->keys, WA_MAX_TOKENS));
     WA_TRY(wa_check_count("head_dim", desc->head_dim, MAX_HEAD_DIM));
     if (problem->windows > INT64_MAX)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "windows is above 2^63");
+        return WA_INVALID("windows is above 2^63");
     if (desc->kv_heads != 0 &&
         (desc->kv_heads > desc->heads || desc->heads % desc->kv_heads != 0))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "kv_heads, %u, does not divide heads, %u",
-                       desc->kv_heads, desc->heads);
+        return WA_INVALID("kv_heads, %u, does not divide heads, %u",
+                          desc->kv_heads, desc->heads);
     if (desc->allow_tf32 && desc->dtype != WINATTN_FP32)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "allow_tf32 is set, but the tensors are not fp32");
+        return WA_INVALID("allow_tf32 is set, but the tensors are not fp32");
     if (!isfinite(desc->scale))
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "scale is not finite");
+        return WA_INVALID("scale is not finite");
 
     if ((desc->passes &
          ~(cl_bitfield)(WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD)) != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "passes has a bit that is no WINATTN_PASS_");
+        return WA_INVALID("passes has a bit that is no WINATTN_PASS_");
     problem->passes[WA_FORWARD] =
         desc->passes == 0 || (desc->passes & WINATTN_PASS_FORWARD) != 0;
     problem->passes[WA_BACKWARD] = (desc->passes & WINATTN_PASS_BACKWARD) != 0;
@@ -104,24 +100,18 @@ static winattn_status read_mask(const winattn_desc *desc, wa_problem *problem)
     const uint32_t mask = mask_of(desc);
     const bool is_read = MASK_READS_ARRAY(mask) || MASK_READS_REGIONS(mask);
     if (mask == MASK_NONE && desc->mask_windows != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "mask_windows is set, but there is no mask");
+        return WA_INVALID("mask_windows is set, but there is no mask");
     if (MASK_FOLLOWS_GRID(mask) && !problem->grid.used)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "the mask of a shift needs a grid");
+        return WA_INVALID("the mask of a shift needs a grid");
     if (!is_read && desc->mask_windows != 0)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "mask_windows is set, but the mask is computed");
+        return WA_INVALID("mask_windows is set, but the mask is computed");
     if (is_read && (desc->mask_windows == 0 || desc->mask_windows > INT64_MAX))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "a mask needs mask_windows from 1 to 2^63");
+        return WA_INVALID("a mask needs mask_windows from 1 to 2^63");
     if (desc->has_region_value && !MASK_HAS_REGIONS(mask))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "region_value is set, but the mask has no regions");
+        return WA_INVALID("region_value is set, but the mask has no regions");
     if (desc->has_region_value &&
         (isnan(desc->region_value) || desc->region_value == INFINITY))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "region_value is NaN or +infinity");
+        return WA_INVALID("region_value is NaN or +infinity");
     problem->mask = mask;
     problem->mask_windows = desc->mask_windows ? desc->mask_windows : 1;
     problem->region_value =
@@ -133,8 +123,7 @@ static winattn_status read_terms(const winattn_desc *desc, wa_problem *problem)
 {
     if (desc->variant == WINATTN_SLIDING &&
         (desc->bias != WINATTN_BIAS_NONE || desc->mask != WINATTN_MASK_NONE))
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "the sliding variant takes no bias and no mask");
+        return WA_UNSUPPORTED("the sliding variant takes no bias and no mask");
     problem->bias = desc->bias;
     problem->bias_dtype = desc->bias_dtype;
     return read_mask(desc, problem);
@@ -146,20 +135,18 @@ static winattn_status read_sliding(const winattn_desc *desc,
     if (desc->variant != WINATTN_SLIDING) {
         if (desc->block || desc->first_block || desc->window_blocks ||
             desc->sink || desc->sink_in_window || desc->query_offset)
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "block, first_block, window_blocks, sink, "
-                           "sink_in_window and query_offset are for the "
-                           "sliding variant");
+            return WA_INVALID(
+                "block, first_block, window_blocks, sink, sink_in_window and "
+                "query_offset are for the sliding variant");
         return WINATTN_SUCCESS;
     }
     WA_TRY(wa_check_count("block", desc->block, WA_MAX_TOKENS));
     if (desc->first_block > WA_MAX_TOKENS || desc->sink > WA_MAX_TOKENS ||
         desc->window_blocks > WA_MAX_TOKENS)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "first_block, window_blocks or sink is above 2^31");
+        return WA_UNSUPPORTED(
+            "first_block, window_blocks or sink is above 2^31");
     if ((uint64_t)desc->query_offset + desc->queries > WA_MAX_TOKENS)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "query_offset + queries is above 2^31");
+        return WA_UNSUPPORTED("query_offset + queries is above 2^31");
     problem->block = desc->block;
     problem->first_block = desc->first_block ? desc->first_block : desc->block;
     problem->window_blocks = desc->window_blocks;
@@ -172,10 +159,9 @@ static winattn_status read_sliding(const winattn_desc *desc,
                 ? 1
                 : 2 + (last - problem->first_block) / problem->block;
         if (touched >= desc->window_blocks)
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "the sink touches %u blocks, which leaves nothing "
-                           "of a window of %u",
-                           touched, desc->window_blocks);
+            return WA_INVALID("the sink touches %u blocks, which leaves "
+                              "nothing of a window of %u",
+                              touched, desc->window_blocks);
         problem->window_blocks = desc->window_blocks - touched;
     }
     return WINATTN_SUCCESS;

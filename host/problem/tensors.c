@@ -103,8 +103,7 @@ static winattn_status fill_contiguous(wa_tensor *tensor, const char *name,
         const int axis = order[i];
         tensor->stride[axis] = tensor->extent[axis] > 1 ? stride : 0;
         if (!multiply_add(stride, tensor->extent[axis], 0, &stride))
-            return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "%s has more than 2^63 elements", name);
+            return WA_INVALID("%s has more than 2^63 elements", name);
     }
     return WINATTN_SUCCESS;
 }
@@ -157,9 +156,8 @@ static const char *axis_name(const wa_problem *problem, wa_tensor_id id,
 static winattn_status fail_no_axis(const char *name, const char *axis,
                                    uint64_t stride)
 {
-    return wa_fail(WINATTN_INVALID_LAYOUT,
-                   "%s has no axis %s, yet its stride is %llu", name, axis,
-                   (unsigned long long)stride);
+    return WA_BAD_LAYOUT("%s has no axis %s, yet its stride is %llu", name,
+                         axis, (unsigned long long)stride);
 }
 
 /* The caller's strides by axis; those of a grid with fewer axes than three
@@ -177,10 +175,9 @@ static winattn_status sort_strides(const wa_problem *problem, wa_tensor_id id,
     if (!on_grid)
         given[WA_ROW] = strides->row;
     else if (strides->row != 0)
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "%s lies on a grid, so it has no axis row, yet its "
-                       "stride is %llu",
-                       traits[id].name, (unsigned long long)strides->row);
+        return WA_BAD_LAYOUT(
+            "%s lies on a grid, so it has no axis row, yet its stride is %llu",
+            traits[id].name, (unsigned long long)strides->row);
     for (uint32_t a = 0; a < WINATTN_AXES; a++) {
         if (a < axes)
             given[WA_AXIS_0 + WINATTN_AXES - axes + a] = strides->axis[a];
@@ -231,17 +228,15 @@ static winattn_status find_span(const wa_problem *problem, wa_tensor_id id,
         }
         if (!multiply_add(tensor->stride[axis], count - 1, tensor->span,
                           &tensor->span))
-            return wa_fail(WINATTN_INVALID_LAYOUT,
-                           "the strides of %s reach past 2^63 elements", name);
+            return WA_BAD_LAYOUT("the strides of %s reach past 2^63 elements",
+                                 name);
         if (is_output(id) && count > 1 && tensor->stride[axis] == 0)
-            return wa_fail(WINATTN_INVALID_LAYOUT,
-                           "%s is an output, so its stride of axis %s must "
-                           "not be 0",
-                           name, axis_name(problem, id, axis));
+            return WA_BAD_LAYOUT(
+                "%s is an output, so its stride of axis %s must not be 0",
+                name, axis_name(problem, id, axis));
         if (axis >= WA_AXIS_0 && tensor->stride[axis] > MAX_INNER_STRIDE)
-            return wa_fail(WINATTN_INVALID_LAYOUT,
-                           "the stride of axis %s of %s is above 2^32",
-                           axis_name(problem, id, axis), name);
+            return WA_BAD_LAYOUT("the stride of axis %s of %s is above 2^32",
+                                 axis_name(problem, id, axis), name);
     }
     return WINATTN_SUCCESS;
 }
@@ -256,14 +251,14 @@ static winattn_status check_planes(const wa_problem *problem, wa_tensor_id id,
         (tensor->extent[WA_ROW] - 1) * tensor->stride[WA_ROW] +
                 (tensor->extent[WA_COLUMN] - 1) * tensor->stride[WA_COLUMN] >
             INT32_MAX)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "a plane of %s spans more than 2^31 elements", name);
+        return WA_UNSUPPORTED("a plane of %s spans more than 2^31 elements",
+                              name);
     uint64_t last = 0;
     for (int axis = WA_AXIS_0; problem->grid.used && axis <= WA_COLUMN; axis++)
         last += tensor->stride[axis] * (tensor->extent[axis] - 1);
     if (last > UINT32_MAX)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "a grid of %s spans more than 2^32 elements", name);
+        return WA_UNSUPPORTED("a grid of %s spans more than 2^32 elements",
+                              name);
     return WINATTN_SUCCESS;
 }
 
@@ -283,12 +278,10 @@ static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
         return WINATTN_SUCCESS;
     WA_TRY(check_planes(problem, id, tensor));
     if (overlaps_itself(tensor))
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "the strides of %s let elements overlap",
-                       traits[id].name);
+        return WA_BAD_LAYOUT("the strides of %s let elements overlap",
+                             traits[id].name);
     if (tensor->span > UINT64_MAX / 2 / element_size)
-        return wa_fail(WINATTN_INVALID_LAYOUT, "%s spans more than 2^63 bytes",
-                       traits[id].name);
+        return WA_BAD_LAYOUT("%s spans more than 2^63 bytes", traits[id].name);
     return WINATTN_SUCCESS;
 }
 

@@ -23,10 +23,9 @@ static unsigned stored;
 winattn_status wa_cache_set_folder(const char *folder)
 {
     if (folder && strlen(folder) >= FOLDER_SIZE)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "the cache's folder has a name of %llu bytes, more "
-                       "than %d",
-                       (unsigned long long)strlen(folder), FOLDER_SIZE - 1);
+        return WA_INVALID(
+            "the cache's folder has a name of %llu bytes, more than %d",
+            (unsigned long long)strlen(folder), FOLDER_SIZE - 1);
     wa_cache_lock_take();
     choice = !folder ? BY_DEFAULT : folder[0] ? IN_FOLDER : OFF;
     if (choice == IN_FOLDER)

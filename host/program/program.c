@@ -141,8 +141,7 @@ winattn_status wa_program_source_of_kernel(cl_device_id device,
     memset(program_source, 0, sizeof *program_source);
     WA_TRY(wa_source_of_kernel(name, &program_source->text));
     if (!program_source->text)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "there is no kernel %s",
-                       name);
+        return WA_UNSUPPORTED("there is no kernel %s", name);
     program_source->is_ptx = wa_ptx_is_marked(name);
     /* ocloc 22.43 does not compile for PVC where the standard comes twice */
     return finish_program_source(
@@ -480,8 +479,7 @@ static winattn_status rewrite_program(cl_context context, cl_device_id device,
     name_build(build);
     winattn_status status = wa_program_binary(plain, device, &binary, &size);
     if (status == WINATTN_SUCCESS && !binary)
-        status = wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                         "the driver gives no binary of a program");
+        status = WA_BAD_DEVICE("the driver gives no binary of a program");
     WA_THEN(status, wa_ptx_rewrite(binary, size, build, &text, &size));
     WA_THEN(status, build_ptx(context, device, text, size, program));
     free(text);

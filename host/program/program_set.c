@@ -442,9 +442,9 @@ winattn_status wa_program_set_export(wa_program_set *set, size_t size,
     if (status == WINATTN_SUCCESS && needed)
         *needed = all.size;
     if (status == WINATTN_SUCCESS && blob && size < all.size)
-        status = wa_fail(
-            WINATTN_INVALID_ARGUMENT, "the blob needs %llu bytes, not %llu",
-            (unsigned long long)all.size, (unsigned long long)size);
+        status =
+            WA_INVALID("the blob needs %llu bytes, not %llu",
+                       (unsigned long long)all.size, (unsigned long long)size);
     else if (status == WINATTN_SUCCESS && blob)
         write_blob(&all, blob);
     export_free(&all);

@@ -38,10 +38,9 @@ bool wa_ptx_is_marked(const char *kernel)
 
 static winattn_status refuse(const char *why)
 {
-    return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                   "the driver's binary cannot be made one for " WA_PTX_TARGET
-                   ": %s",
-                   why);
+    return WA_BAD_DEVICE(
+        "the driver's binary cannot be made one for " WA_PTX_TARGET ": %s",
+        why);
 }
 
 /* The next line, without its end; false at the end of the text. */
@@ -254,8 +253,8 @@ winattn_status wa_ptx_check_log(const char *log)
     piece rest = {log, strlen(log)}, line;
     while (next_line(&rest, &line))
         if (is_complaint(line))
-            return wa_fail(
-                WINATTN_UNSUPPORTED_DEVICE, "the compiler says: %.*s",
-                (int)(line.size < 160 ? line.size : 160), line.text);
+            return WA_BAD_DEVICE("the compiler says: %.*s",
+                                 (int)(line.size < 160 ? line.size : 160),
+                                 line.text);
     return WINATTN_SUCCESS;
 }

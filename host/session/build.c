@@ -95,9 +95,8 @@ static winattn_status check_spills(const wa_session *session,
     if (retry)
         *most = plan->step[main].work_group / 2;
     if (retry || spilled > TILES_SPILLED)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "the kernel spills %llu bytes of registers",
-                       (unsigned long long)spilled);
+        return WA_BAD_DEVICE("the kernel spills %llu bytes of registers",
+                             (unsigned long long)spilled);
     return WINATTN_SUCCESS;
 }
 

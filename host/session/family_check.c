@@ -184,11 +184,9 @@ static winattn_status compare_check_numbers(const wa_problem *small,
         const double a = number_at(small, tensor, is, i);
         const double b = number_at(small, tensor, right, i);
         if (!(fabs(a - b) <= part * largest[head]))
-            return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                           "self-test failed: %s of head %u, element %llu, is "
-                           "%g, not %g",
-                           wa_tensor_name(id), head, (unsigned long long)i, a,
-                           b);
+            return WA_BAD_DEVICE(
+                "self-test failed: %s of head %u, element %llu, is %g, not %g",
+                wa_tensor_name(id), head, (unsigned long long)i, a, b);
     }
     return WINATTN_SUCCESS;
 }

@@ -223,9 +223,9 @@ static winattn_status compare(const numbers *x, const wa_matrix_unit *unit)
             continue;
         snprintf(place, sizeof place, kinds[kind].what, (unsigned)row,
                  (unsigned)column);
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "self-test of unit %s failed: %s is %.9g, not %.9g",
-                       unit->name, place, x->results[i], right);
+        return WA_BAD_DEVICE(
+            "self-test of unit %s failed: %s is %.9g, not %.9g", unit->name,
+            place, x->results[i], right);
     }
     return WINATTN_SUCCESS;
 }

@@ -79,9 +79,9 @@ winattn_status wa_session_check_kernel(const wa_session *session,
     if (most)
         *most = (uint32_t)size;
     if (size < work_group && wa_session_device(session)->reports_kernel_sizes)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "the kernel built for work-groups of %llu, not %u",
-                       (unsigned long long)size, work_group);
+        return WA_BAD_DEVICE(
+            "the kernel built for work-groups of %llu, not %u",
+            (unsigned long long)size, work_group);
     return WINATTN_SUCCESS;
 }
 
@@ -231,8 +231,7 @@ static winattn_status check_context(cl_context context, cl_device_id device)
     free(devices);
     WA_TRY(status);
     if (!found)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "device is not one of the context's");
+        return WA_INVALID("device is not one of the context's");
     return WINATTN_SUCCESS;
 }
 

@@ -187,8 +187,8 @@ static winattn_status build(unfused *u)
     winattn_status status =
         wa_source_of_file(find_source, "unfused.cl", &text);
     if (status == WINATTN_SUCCESS && !text)
-        status = wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                         "unfused.cl includes a file that there is not");
+        status =
+            WA_UNSUPPORTED("unfused.cl includes a file that there is not");
     WA_THEN(status, wa_program_source_of_text(device, "unfused", text, options,
                                               &source));
     free(text);
@@ -245,11 +245,10 @@ static winattn_status set_shape(unfused *u, uint32_t number)
         if (s->shift[a] && s->depth > 1 &&
             (s->windows[a] == 1 || (s->windows[a] * s->window[a] != size[a] &&
                                     wa_swin_rules_of(config)->rolls_first)))
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                           "stage %u: unfused, maps are padded before they "
-                           "are rolled, and not shifted where one window "
-                           "covers them",
-                           number);
+            return WA_UNSUPPORTED(
+                "stage %u: unfused, maps are padded before they are rolled, "
+                "and not shifted where one window covers them",
+                number);
     }
     s->channels = from->channels;
     s->heads = config->heads[number];
@@ -261,8 +260,8 @@ static winattn_status set_shape(unfused *u, uint32_t number)
     if (wa_product(padded, widest) > UINT32_MAX ||
         wa_product(padded, 2ull * s->heads) > UINT32_MAX ||
         wa_product(from->tokens, widest) > UINT32_MAX)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "a step of stage %u has 2^32 numbers or more", number);
+        return WA_UNSUPPORTED("a step of stage %u has 2^32 numbers or more",
+                              number);
     s->all_windows = (uint32_t)windows;
     s->all_tokens = (uint32_t)from->tokens;
     return WINATTN_SUCCESS;
@@ -310,10 +309,10 @@ static winattn_status make(unfused *u, const winattn_swin_weights *weights)
     u->lanes = u->on_cpu && device->vector_lanes >= 16 ? 16 : 8;
     u->element_size = wa_element_size(model->desc.dtype);
     if (!model->head)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "the model has no head");
+        return WA_UNSUPPORTED("the model has no head");
     if (!u->on_cpu && device->max_work_group < 256)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "work-groups of 256 are too large for the device");
+        return WA_BAD_DEVICE(
+            "work-groups of 256 are too large for the device");
     for (uint32_t i = 0; i < model->config.stages; i++)
         WA_TRY(set_shape(u, i));
     WA_TRY(build(u));
