@@ -210,9 +210,8 @@ winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
     if (plan->problem.windows == 0) {
         if (!event)
             return WINATTN_SUCCESS;
-        return wa_cl_status(
-            clEnqueueMarkerWithWaitList(queue, wait_count, wait_list, event),
-            "clEnqueueMarkerWithWaitList");
+        return WA_CL(clEnqueueMarkerWithWaitList, queue, wait_count, wait_list,
+                     event);
     }
     const wa_buffers buffers = {
         .tensor = {[WA_Q] = own.q,

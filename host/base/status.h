@@ -63,6 +63,9 @@ static inline winattn_status wa_cl_status(cl_int error, const char *function)
     return error == CL_SUCCESS ? WINATTN_SUCCESS : wa_fail_cl(error, function);
 }
 
+/* Calls a function of OpenCL's for such a status. */
+#define WA_CL(function, ...) wa_cl_status(function(__VA_ARGS__), #function)
+
 /* For an allocation that failed. */
 WA_SISTER winattn_status wa_fail_memory(void);
 

@@ -9,8 +9,7 @@
 winattn_status wa_query(cl_device_id id, cl_device_info what, size_t size,
                         void *value)
 {
-    return wa_cl_status(clGetDeviceInfo(id, what, size, value, NULL),
-                        "clGetDeviceInfo");
+    return WA_CL(clGetDeviceInfo, id, what, size, value, NULL);
 }
 
 winattn_status wa_query_if_known(cl_device_id id, cl_device_info what,
@@ -40,9 +39,8 @@ static winattn_status ask_text(const asked *whom, cl_uint what, char **text)
     const char *const function =
         whom->platform ? "clGetPlatformInfo" : "clGetDeviceInfo";
     size_t size = 0;
-    cl_int error = ask(whom, what, 0, NULL, &size);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, function);
+    cl_int error = CL_SUCCESS;
+    WA_TRY(wa_cl_status(ask(whom, what, 0, NULL, &size), function));
     char *all = calloc(size + 1, 1);
     WA_TRY_MEMORY(all);
     if (size > 0)

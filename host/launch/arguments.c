@@ -137,8 +137,7 @@ uint32_t wa_short_key_blocks(const wa_problem *problem, uint32_t block_keys,
 winattn_status wa_set_arg(cl_kernel kernel, cl_uint index, size_t size,
                           const void *value)
 {
-    return wa_cl_status(clSetKernelArg(kernel, index, size, value),
-                        "clSetKernelArg");
+    return WA_CL(clSetKernelArg, kernel, index, size, value);
 }
 
 /* Has a kernel of the problem a parameter for the tensor? */

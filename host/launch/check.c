@@ -197,13 +197,10 @@ winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
         return WA_INVALID("wait_count and wait_list contradict each other");
     WA_TRY(wa_check_process());
     WA_WANT(queue, "queue");
-    cl_int error = clGetCommandQueueInfo(
-        queue, CL_QUEUE_CONTEXT, sizeof queue_context, &queue_context, NULL);
-    WA_THEN(error,
-            clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof queue_device,
-                                  &queue_device, NULL));
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetCommandQueueInfo");
+    WA_TRY(WA_CL(clGetCommandQueueInfo, queue, CL_QUEUE_CONTEXT,
+                 sizeof queue_context, &queue_context, NULL));
+    WA_TRY(WA_CL(clGetCommandQueueInfo, queue, CL_QUEUE_DEVICE,
+                 sizeof queue_device, &queue_device, NULL));
     if (queue_context != context)
         return wa_fail(WINATTN_INVALID_QUEUE,
                        "the queue belongs to another context than the plan");

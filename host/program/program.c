@@ -250,16 +250,12 @@ static winattn_status read_log(cl_program program, cl_device_id device,
 {
     size_t size = 0;
     *log = NULL;
-    WA_TRY(wa_cl_status(clGetProgramBuildInfo(program, device,
-                                              CL_PROGRAM_BUILD_LOG, 0, NULL,
-                                              &size),
-                        "clGetProgramBuildInfo"));
+    WA_TRY(WA_CL(clGetProgramBuildInfo, program, device, CL_PROGRAM_BUILD_LOG,
+                 0, NULL, &size));
     *log = calloc(size + 1, 1);
     WA_TRY_MEMORY(*log);
-    return wa_cl_status(clGetProgramBuildInfo(program, device,
-                                              CL_PROGRAM_BUILD_LOG, size, *log,
-                                              NULL),
-                        "clGetProgramBuildInfo");
+    return WA_CL(clGetProgramBuildInfo, program, device, CL_PROGRAM_BUILD_LOG,
+                 size, *log, NULL);
 }
 
 static void keep_log(cl_program program, cl_device_id device)

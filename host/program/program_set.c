@@ -123,9 +123,8 @@ static winattn_status find_kernel_program(wa_program_set *set,
 {
     cl_program program = NULL;
     shared_program *entry = set->shared;
-    WA_TRY(wa_cl_status(clGetKernelInfo(kernel, CL_KERNEL_PROGRAM,
-                                        sizeof program, &program, NULL),
-                        "clGetKernelInfo"));
+    WA_TRY(WA_CL(clGetKernelInfo, kernel, CL_KERNEL_PROGRAM, sizeof program,
+                 &program, NULL));
     while (entry && entry->program != program)
         entry = entry->next;
     *result = entry;

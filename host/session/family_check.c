@@ -304,11 +304,9 @@ static winattn_status read_outputs(const comparison *c, wa_pass pass,
         const winattn_tensor *from = &buffers->tensor[id];
         if (!from->buffer || !is_output(id, pass))
             continue;
-        WA_TRY(wa_cl_status(clEnqueueReadBuffer(c->queue, from->buffer,
-                                                CL_TRUE, from->offset,
-                                                bytes_of(&c->problem, id),
-                                                t->bytes[id], 0, NULL, NULL),
-                            "clEnqueueReadBuffer"));
+        WA_TRY(WA_CL(clEnqueueReadBuffer, c->queue, from->buffer, CL_TRUE,
+                     from->offset, bytes_of(&c->problem, id), t->bytes[id], 0,
+                     NULL, NULL));
     }
     return WINATTN_SUCCESS;
 }

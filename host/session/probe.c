@@ -76,12 +76,10 @@ static winattn_status launch(cl_command_queue queue, cl_kernel kernel,
     const size_t one = 1;
     WA_TRY(wa_set_arg(kernel, 0, sizeof x, &x));
     WA_TRY(wa_set_arg(kernel, 1, sizeof rounds, &rounds));
-    WA_TRY(wa_cl_status(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one,
-                                               &one, 0, NULL, NULL),
-                        "clEnqueueNDRangeKernel"));
-    return wa_cl_status(clEnqueueReadBuffer(queue, x, CL_TRUE, 0, sizeof *left,
-                                            left, 0, NULL, NULL),
-                        "clEnqueueReadBuffer");
+    WA_TRY(WA_CL(clEnqueueNDRangeKernel, queue, kernel, 1, NULL, &one, &one, 0,
+                 NULL, NULL));
+    return WA_CL(clEnqueueReadBuffer, queue, x, CL_TRUE, 0, sizeof *left, left,
+                 0, NULL, NULL);
 }
 
 /* Runs a kernel of two arguments, once, and reads what it left. */

@@ -72,10 +72,8 @@ winattn_status wa_session_check_kernel(const wa_session *session,
                                        uint32_t *most)
 {
     size_t size = 0;
-    WA_TRY(wa_cl_status(clGetKernelWorkGroupInfo(kernel, session->device_id,
-                                                 CL_KERNEL_WORK_GROUP_SIZE,
-                                                 sizeof size, &size, NULL),
-                        "clGetKernelWorkGroupInfo"));
+    WA_TRY(WA_CL(clGetKernelWorkGroupInfo, kernel, session->device_id,
+                 CL_KERNEL_WORK_GROUP_SIZE, sizeof size, &size, NULL));
     if (most)
         *most = (uint32_t)size;
     if (size < work_group && wa_session_device(session)->reports_kernel_sizes)
@@ -218,14 +216,12 @@ static winattn_status check_context(cl_context context, cl_device_id device)
     bool found = false;
     WA_WANT(context, "context");
     WA_WANT(device, "device");
-    WA_TRY(wa_cl_status(
-        clGetContextInfo(context, CL_CONTEXT_DEVICES, 0, NULL, &bytes),
-        "clGetContextInfo"));
+    WA_TRY(
+        WA_CL(clGetContextInfo, context, CL_CONTEXT_DEVICES, 0, NULL, &bytes));
     cl_device_id *devices = malloc(bytes + 1);
     WA_TRY_MEMORY(devices);
-    winattn_status status = wa_cl_status(
-        clGetContextInfo(context, CL_CONTEXT_DEVICES, bytes, devices, NULL),
-        "clGetContextInfo");
+    winattn_status status = WA_CL(clGetContextInfo, context,
+                                  CL_CONTEXT_DEVICES, bytes, devices, NULL);
     WA_THEN(status,
             find_device(devices, bytes / sizeof *devices, device, &found));
     free(devices);
@@ -254,7 +250,7 @@ static void session_free(wa_session *session)
  * and none holds one of whose whole it was made. */
 static winattn_status retain(cl_context context, cl_device_id device)
 {
-    WA_TRY(wa_cl_status(clRetainContext(context), "clRetainContext"));
+    WA_TRY(WA_CL(clRetainContext, context));
     const cl_int error = clRetainDevice(device);
     if (error != CL_SUCCESS)
         clReleaseContext(context);
