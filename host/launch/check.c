@@ -173,8 +173,10 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
     }
     WA_TRY(check_pad_columns(problem, buffers, WA_PAD_K, WA_K));
     WA_TRY(check_pad_columns(problem, buffers, WA_PAD_V, WA_V));
-    if (workspace_bytes == 0)
+    if (workspace_bytes == 0) { /* kernels get none, whatever was given */
+        memset(&buffers->workspace, 0, sizeof buffers->workspace);
         return WINATTN_SUCCESS;
+    }
     if (!buffers->workspace.buffer)
         return WA_INVALID(
             "workspace is NULL, but the %s pass needs %llu bytes",

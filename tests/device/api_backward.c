@@ -44,6 +44,22 @@ static void check_workspace(const char *tier)
     assert_true(sizes[1] <= sizes[0] + sizes[0] / 8 + slot);
 }
 
+/* Where none is needed, nothing is done with what is given. */
+static void check_needless_workspace(const char *tier)
+{
+    fixture f = set_up_backward(tier, "");
+    size_t size;
+    assert_int_equal(winattn_plan_workspace_size(f.plan, &size),
+                     WINATTN_SUCCESS);
+    assert_int_equal(size, 0);
+    f.backward.workspace.buffer = (cl_mem)(void *)&f; /* no buffer */
+    assert_int_equal(winattn_enqueue_backward(f.plan, device.queue,
+                                              &f.backward, 0, NULL, NULL),
+                     WINATTN_SUCCESS);
+    assert_correct(&f);
+    tear_down(&f);
+}
+
 /* A pass that the plan lacks cannot be called; descriptors are looked at. */
 static void check_refusals(const char *tier)
 {
@@ -111,6 +127,7 @@ static void calls_of_each_tier(void **state)
         skip();
     for (int i = 0; i < (keeps_barriers() ? 2 : 1); i++) {
         check_workspace(tiers[i]);
+        check_needless_workspace(tiers[i]);
         check_refusals(tiers[i]);
         check_both_passes(tiers[i]);
     }
