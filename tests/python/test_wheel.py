@@ -178,6 +178,31 @@ create()
             "CL_PLATFORM_NOT_FOUND_KHR None", "True 20",
             "CL_PLATFORM_NOT_FOUND_KHR None"], done.stderr)
 
+    @unittest.skipUnless(sys.platform == "linux", "hides Linux's loader")
+    def test_what_is_lacking(self):
+        """Without OpenCL's loader, and without a driver."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("libOpenCL.so.1", "libOpenCL.so",
+                         "libnvidia-opencl.so.1"):
+                pathlib.Path(folder, name).write_text("no library")
+            for hidden, lacks in (
+                    ({"LD_LIBRARY_PATH": folder}, "is not installed: there is "
+                     "no libOpenCL.so.1 nor"),
+                    ({"OCL_ICD_VENDORS": folder, "OCL_ICD_FILENAMES": ""},
+                     "has no device: install the driver")):
+                environment = {**os.environ, **hidden}
+                environment.pop("WINATTN_DEVICE", None)
+                done = run(sys.executable, "-c", """
+import sys
+sys.modules["pyopencl"] = None  # which may bring a loader
+import numpy, winattn
+try:
+    winattn.window_attention(*[numpy.zeros((1, 1, 4, 8), "f")] * 3)
+except winattn.OpenCLError as error:
+    print(error)
+""", env=environment)
+                self.assertIn(f"OpenCL {lacks}", done.stdout, done.stderr)
+
     @unittest.skipUnless(sys.platform == "linux", "reads /proc")
     def test_one_loader(self):
         """numpy's arrays first, then pyopencl: both have the same loader."""

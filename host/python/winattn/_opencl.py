@@ -168,7 +168,9 @@ def _choose() -> tuple[Any, str]:
             _user = None
             raise _library.opencl_error(
                 _NO_PLATFORM, f"there is no OpenCL in {named}" if named else
-                "OpenCL is not installed: no loader was found")
+                f"OpenCL is not installed: there is no "
+                f"{' nor '.join(_of_system())}, which comes with the device's "
+                "driver, or with PoCL for CPUs")
         # each CDLL has declarations of its own, so nobody else's count here
         for name, arguments in _FUNCTIONS.items():
             function = getattr(chosen[0], name, None)
@@ -302,7 +304,8 @@ def default_device() -> Device:
             raise _library.opencl_error(
                 _DEVICE_NOT_FOUND,
                 f"no device has {wanted!r} in its name (WINATTN_DEVICE)"
-                if wanted else "OpenCL has no device")
+                if wanted else "OpenCL has no device: install the driver of "
+                "yours, or PoCL for CPUs")
         order = {"gpu": 0, "accelerator": 1}
         _default = min(found, key=lambda device: order.get(device.type, 2))
     return _default
