@@ -144,11 +144,12 @@ class Library(unittest.TestCase):
         passed_on = re.findall(r"\bX\((cl[A-Z]\w+)\)", here.read_text())
         called = set()
         host = SOURCE / "host"
-        for path in host.rglob("*.c"):
+        for path in host.rglob("*.[ch]"):
             room = path.relative_to(host).parts[0]
             if path != here and room not in ("models", "swin"):
-                called |= set(re.findall(r"\b(cl[A-Z]\w+)\(",
-                                         path.read_text()))
+                called |= set(re.findall(
+                    r"(?:\b(?=cl[A-Z]\w+\()|\bWA_CL\()(cl[A-Z]\w+)",
+                    path.read_text()))
         self.assertEqual(sorted(passed_on), sorted(called))
 
     def test_unbound(self):
