@@ -1,31 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
- * CUDA's driver: the device, its one context, streams. */
+ * CUDA's driver: the device, its one context, its streams. */
 #include "cuda_driver.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CURRENT = 64 };
-
-struct CUctx_st {
+struct wa_cu_context_st {
     unsigned retained;
-    CUresult failed; /* what a kernel did */
-};
-
-struct CUstream_st {
-    cuda_object head;
+    wa_cu_result failed; /* what a kernel did */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by it, as the objects are: */
-static bool is_initialized;
-static struct CUctx_st primary;
-static const wa_device *h200;
+static struct wa_cu_context_st primary;
+static const wa_device *h200; /* NULL before cuInit */
 cuda_object *cuda_objects;
 
-/* Each thread has its contexts, the last of which is current. */
-static _Thread_local CUcontext stack[MOST_CURRENT];
+/* How often the one context was made the thread's current one. */
 static _Thread_local unsigned depth;
 
 /* ---- State ---- */
@@ -38,22 +30,16 @@ void cuda_unlock(const int *locked)
         pthread_mutex_unlock(&lock);
 }
 
-CUresult cuda_begin(void)
+static wa_cu_result begin(void)
 {
-    return is_initialized ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+    return h200 ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-static CUresult check_current(void)
+wa_cu_result cuda_use(void)
 {
-    TRY(cuda_begin());
+    TRY(begin());
     NEED(depth > 0, CUDA_ERROR_INVALID_CONTEXT);
     NEED(primary.retained > 0, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuda_use(void)
-{
-    TRY(check_current());
     return primary.failed;
 }
 
@@ -63,7 +49,7 @@ static bool captures(void)
     return set && strcmp(set, "1") == 0;
 }
 
-CUresult cuda_use_now(void)
+wa_cu_result cuda_use_now(void)
 {
     TRY(cuda_use());
     NEED(!captures(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -72,18 +58,22 @@ CUresult cuda_use_now(void)
 
 const wa_device *cuda_device(void) { return h200; }
 
-void cuda_fail(CUresult why) { primary.failed = why; }
+void cuda_fail(wa_cu_result why) { primary.failed = why; }
 
 /* ---- Objects ---- */
 
+void *cuda_zeros(size_t size)
+{
+    void *made = calloc(size + 1, 1);
+    if (!made)
+        abort();
+    return made;
+}
+
 void *cuda_new(cuda_kind kind, size_t size, void (*clear)(cuda_object *))
 {
-    cuda_object *made = calloc(1, size);
-    if (!made)
-        return NULL;
-    made->kind = kind;
-    made->clear = clear;
-    made->next = cuda_objects;
+    cuda_object *made = cuda_zeros(size);
+    *made = (cuda_object){cuda_objects, kind, clear};
     cuda_objects = made;
     return made;
 }
@@ -107,118 +97,80 @@ void cuda_free(void *any)
     free(gone);
 }
 
-/* ---- The driver ---- */
+/* ---- The driver and its device ---- */
 
-CUresult cuInit(unsigned flags)
+wa_cu_result cuInit(unsigned flags)
 {
     ENTER(flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
     h200 = made_up_device("H200");
-    is_initialized = true;
     return CUDA_SUCCESS;
 }
 
-CUresult cuDriverGetVersion(int *version)
+wa_cu_result cuDriverGetVersion(int *version)
 {
-    NEED(version, CUDA_ERROR_INVALID_VALUE);
     *version = CUDA_VERSION;
     return CUDA_SUCCESS;
 }
 
-static const struct {
-    CUresult result;
-    const char *name, *text;
-} results[] = {
-#define ROW(name, number, text) {name, #name, text},
-    CUDA_RESULTS(ROW)};
-enum { RESULTS = sizeof results / sizeof *results };
-
-static CUresult describe(CUresult error, bool by_name, const char **text)
+wa_cu_result cuGetErrorName(wa_cu_result error, const char **name)
 {
-    NEED(text, CUDA_ERROR_INVALID_VALUE);
-    *text = NULL;
-    for (int i = 0; i < RESULTS; i++)
-        if (results[i].result == error)
-            *text = by_name ? results[i].name : results[i].text;
-    NEED(*text, CUDA_ERROR_INVALID_VALUE);
+    *name = NULL;
+#define FIND(result, number)                                                  \
+    if (error == number)                                                      \
+        *name = #result;
+    CUDA_RESULTS(FIND)
+    NEED(*name, CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 
-CUresult cuGetErrorName(CUresult error, const char **name)
+static wa_cu_result check_device(wa_cu_device device)
 {
-    return describe(error, true, name);
-}
-
-CUresult cuGetErrorString(CUresult error, const char **text)
-{
-    return describe(error, false, text);
-}
-
-/* ---- Device ---- */
-
-CUresult cuDeviceGetCount(int *count)
-{
-    ENTER(cuda_begin());
-    NEED(count, CUDA_ERROR_INVALID_VALUE);
-    *count = 1;
-    return CUDA_SUCCESS;
-}
-
-static CUresult check_device(const void *answer, CUdevice device)
-{
-    TRY(cuda_begin());
-    NEED(answer, CUDA_ERROR_INVALID_VALUE);
+    TRY(begin());
     NEED(device == 0, CUDA_ERROR_INVALID_DEVICE);
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGet(CUdevice *device, int ordinal)
+wa_cu_result cuDeviceGet(wa_cu_device *device, int ordinal)
 {
-    ENTER(check_device(device, ordinal));
+    ENTER(check_device(ordinal));
     *device = ordinal;
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+wa_cu_result cuDeviceGetUuid_v2(unsigned char uuid[16], wa_cu_device device)
 {
-    ENTER(check_device(uuid, device));
+    ENTER(check_device(device));
     memcpy(uuid, EMULATED_H200_UUID, EMULATED_UUID_BYTES);
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what,
-                              CUdevice device)
+wa_cu_result cuDeviceGetAttribute(int *value, int attribute,
+                                  wa_cu_device device)
 {
-    ENTER(check_device(value, device));
-    switch (what) {
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-        *value = (int)h200->compute_capability / 10;
-        return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-        *value = (int)h200->compute_capability % 10;
-        return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-        *value = (int)h200->local_bytes;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    ENTER(check_device(device));
+    NEED(attribute == WA_CUDA_MAJOR || attribute == WA_CUDA_MINOR,
+         CUDA_ERROR_INVALID_VALUE);
+    const int capability = (int)h200->compute_capability;
+    *value = attribute == WA_CUDA_MAJOR ? capability / 10 : capability % 10;
+    return CUDA_SUCCESS;
 }
 
 /* ---- Context ---- */
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+wa_cu_result cuDevicePrimaryCtxRetain(wa_cu_context *context,
+                                      wa_cu_device device)
 {
-    ENTER(check_device(context, device));
+    ENTER(check_device(device));
     primary.retained++;
     *context = &primary;
     return CUDA_SUCCESS;
 }
 
 /* What the context has goes with it. */
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+wa_cu_result cuDevicePrimaryCtxRelease_v2(wa_cu_device device)
 {
     cuda_object *next;
-    ENTER(check_device(&primary, device));
+    ENTER(check_device(device));
     NEED(primary.retained > 0, CUDA_ERROR_INVALID_CONTEXT);
     if (--primary.retained > 0)
         return CUDA_SUCCESS;
@@ -231,88 +183,44 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPushCurrent_v2(CUcontext context)
+wa_cu_result cuCtxPushCurrent_v2(wa_cu_context context)
 {
-    ENTER(cuda_begin());
+    ENTER(begin());
     NEED(context == &primary && primary.retained > 0,
          CUDA_ERROR_INVALID_CONTEXT);
-    NEED(depth < MOST_CURRENT, CUDA_ERROR_OUT_OF_MEMORY);
-    stack[depth++] = context;
+    depth++;
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPopCurrent_v2(CUcontext *context)
+wa_cu_result cuCtxPopCurrent_v2(wa_cu_context *context)
 {
-    ENTER(cuda_begin());
+    ENTER(begin());
     NEED(depth > 0, CUDA_ERROR_INVALID_CONTEXT);
     depth--;
-    if (context)
-        *context = stack[depth];
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetCurrent(CUcontext *context)
-{
-    ENTER(cuda_begin());
-    NEED(context, CUDA_ERROR_INVALID_VALUE);
-    *context = depth ? stack[depth - 1] : NULL;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetDevice(CUdevice *device)
-{
-    ENTER(check_current());
-    NEED(device, CUDA_ERROR_INVALID_VALUE);
-    *device = 0;
-    return CUDA_SUCCESS;
-}
-
-/* All has happened when it was enqueued. */
-CUresult cuCtxSynchronize(void)
-{
-    ENTER(cuda_use_now());
+    *context = &primary;
     return CUDA_SUCCESS;
 }
 
 /* ---- Streams ---- */
 
-CUresult cuda_check_stream(CUstream stream)
+wa_cu_result cuda_check_stream(wa_cu_stream stream)
 {
-    NEED(!stream || stream == CU_STREAM_LEGACY ||
-             stream == CU_STREAM_PER_THREAD || cuda_is(stream, CUDA_STREAM),
-         CUDA_ERROR_INVALID_HANDLE);
+    const uintptr_t number = (uintptr_t)stream; /* of the default ones: 0..2 */
+    NEED(number <= 2, CUDA_ERROR_INVALID_HANDLE);
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamCreate(CUstream *stream, unsigned flags)
-{
-    ENTER(cuda_use());
-    NEED(stream && flags <= CU_STREAM_NON_BLOCKING, CUDA_ERROR_INVALID_VALUE);
-    *stream = cuda_new(CUDA_STREAM, sizeof **stream, NULL);
-    NEED(*stream, CUDA_ERROR_OUT_OF_MEMORY);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamDestroy_v2(CUstream stream)
-{
-    ENTER(cuda_use());
-    NEED(cuda_is(stream, CUDA_STREAM), CUDA_ERROR_INVALID_HANDLE);
-    cuda_free(stream);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamSynchronize(CUstream stream)
+/* All has happened when it was enqueued. */
+wa_cu_result cuStreamSynchronize(wa_cu_stream stream)
 {
     ENTER(cuda_use_now());
     return cuda_check_stream(stream);
 }
 
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
+wa_cu_result cuStreamIsCapturing(wa_cu_stream stream, int *is)
 {
     ENTER(cuda_use());
-    NEED(status, CUDA_ERROR_INVALID_VALUE);
     TRY(cuda_check_stream(stream));
-    *status = captures() ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                         : CU_STREAM_CAPTURE_STATUS_NONE;
+    *is = captures();
     return CUDA_SUCCESS;
 }

@@ -11,18 +11,19 @@
 #define CUDA_VERSION 13000
 /* Local memory of a work-group, unless its function was given more. */
 #define USUAL_SHARED_BYTES (48u << 10)
-enum { LOG_BYTES = EMULATED_REASON + 64 };
 
 /* ---- State (cuda_context.c) ---- */
 
 /* Each function begins so, but for what asks for nothing: with a lock, and
  * with what must be. */
 #define ENTER(check)                                                          \
-    __attribute__((cleanup(cuda_unlock))) const int locked_ = cuda_lock();    \
+    LOCK;                                                                     \
     TRY(check)
+#define LOCK                                                                  \
+    __attribute__((cleanup(cuda_unlock))) const int locked_ = cuda_lock()
 #define TRY(call)                                                             \
     do {                                                                      \
-        const CUresult result_ = (call);                                      \
+        const wa_cu_result result_ = (call);                                  \
         if (result_)                                                          \
             return result_;                                                   \
     } while (0)
@@ -30,21 +31,19 @@ enum { LOG_BYTES = EMULATED_REASON + 64 };
 
 int cuda_lock(void);
 void cuda_unlock(const int *locked);
-/* cuInit was called; also, a context is current, and no kernel of it has
- * failed; also, no stream is captured. */
-CUresult cuda_begin(void);
-CUresult cuda_use(void);
-CUresult cuda_use_now(void);
+/* A context is current, and no kernel of it has failed; also, no stream is
+ * captured. */
+wa_cu_result cuda_use(void);
+wa_cu_result cuda_use_now(void);
 
 const wa_device *cuda_device(void);
 /* All fail from now on. */
-void cuda_fail(CUresult why);
+void cuda_fail(wa_cu_result why);
 
 /* ---- Objects (cuda_context.c) ---- */
 
 typedef enum cuda_kind {
     CUDA_MODULE,
-    CUDA_STREAM,
     CUDA_LINK,
     CUDA_MEMORY,
     CUDA_REGISTERED /* memory that is another's */
@@ -58,23 +57,20 @@ typedef struct cuda_object {
 } cuda_object;
 extern cuda_object *cuda_objects;
 
-/* Zeros but for its head, in front of all others. NULL: out of memory. */
+/* Zeros; without memory for them the process ends. */
+void *cuda_zeros(size_t size);
+/* Zeros but for its head, in front of all others. */
 void *cuda_new(cuda_kind kind, size_t size, void (*clear)(cuda_object *));
 bool cuda_is(const void *any, cuda_kind kind);
 void cuda_free(void *any);
 
-CUresult cuda_check_stream(CUstream stream);
+/* There are none but the default ones. */
+wa_cu_result cuda_check_stream(wa_cu_stream stream);
 
 /* ---- Programs (cuda_link.c) ---- */
 
-/* `target` 0: whatever the device runs. NULL: PTX of another, or wrong, and
- * lines that say why. */
-ptx_module *cuda_compile(const char *ptx, unsigned target, CUresult *result,
-                         char log[LOG_BYTES]);
-/* The PTX in an image, and what a work-item's registers were limited to or 0.
- * NULL: it is none. */
-const char *cuda_read_image(const void *image, unsigned *registers,
-                            CUresult *result);
+/* What is in a linked binary. NULL: it is none of this driver's. */
+ptx_module *cuda_read_image(const void *image, wa_cu_result *result);
 
 /* ---- Memory (cuda_memory.c) ---- */
 

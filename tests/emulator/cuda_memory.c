@@ -17,12 +17,12 @@ static bool is_memory(const cuda_object *one)
 
 ptx_range *cuda_ranges(size_t *count)
 {
-    size_t most = 1;
+    size_t most = 0;
     for (const cuda_object *one = cuda_objects; one; one = one->next)
         most += is_memory(one);
-    ptx_range *all = malloc(most * sizeof *all);
+    ptx_range *all = cuda_zeros(most * sizeof *all);
     *count = 0;
-    for (const cuda_object *one = cuda_objects; all && one; one = one->next)
+    for (const cuda_object *one = cuda_objects; one; one = one->next)
         if (is_memory(one))
             all[(*count)++] = ((const memory *)one)->range;
     return all;
@@ -37,7 +37,7 @@ static memory *find(const void *start, cuda_kind kind)
     return NULL;
 }
 
-static unsigned char *pointer(CUdeviceptr address)
+static unsigned char *pointer(wa_cu_address address)
 {
     return (unsigned char *)(uintptr_t)address;
 }
@@ -46,115 +46,72 @@ static unsigned char *pointer(CUdeviceptr address)
 
 static void clear(cuda_object *gone) { free(((memory *)gone)->range.start); }
 
-static size_t allocated(void)
-{
-    size_t bytes = 0;
-    for (const cuda_object *one = cuda_objects; one; one = one->next)
-        if (one->kind == CUDA_MEMORY)
-            bytes += ((const memory *)one)->range.bytes;
-    return bytes;
-}
-
-CUresult cuMemAlloc_v2(CUdeviceptr *to, size_t size)
+wa_cu_result cuMemAlloc_v2(wa_cu_address *address, size_t size)
 {
     ENTER(cuda_use_now());
-    NEED(to && size > 0, CUDA_ERROR_INVALID_VALUE);
-    NEED(size <= MEMORY_BYTES - allocated(), CUDA_ERROR_OUT_OF_MEMORY);
+    NEED(size > 0, CUDA_ERROR_INVALID_VALUE);
+    NEED(size <= MEMORY_BYTES, CUDA_ERROR_OUT_OF_MEMORY);
+    unsigned char *start = emulated_memory(size);
+    NEED(start, CUDA_ERROR_OUT_OF_MEMORY);
     memory *made = cuda_new(CUDA_MEMORY, sizeof *made, clear);
-    NEED(made, CUDA_ERROR_OUT_OF_MEMORY);
-    made->range = (ptx_range){emulated_memory(size), size};
-    *to = (uintptr_t)made->range.start;
-    if (!made->range.start)
-        cuda_free(made);
-    NEED(*to, CUDA_ERROR_OUT_OF_MEMORY);
+    made->range = (ptx_range){start, size};
+    *address = (uintptr_t)start;
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemFree_v2(CUdeviceptr at)
+wa_cu_result cuMemFree_v2(wa_cu_address address)
 {
     ENTER(cuda_use_now());
-    memory *gone = find(pointer(at), CUDA_MEMORY);
+    memory *gone = find(pointer(address), CUDA_MEMORY);
     NEED(gone, CUDA_ERROR_INVALID_VALUE);
     cuda_free(gone);
     return CUDA_SUCCESS;
 }
 
-CUresult emulator_cuda_register(void *start, size_t size)
+void emulator_cuda_register(void *start, size_t size)
 {
-    ENTER(CUDA_SUCCESS);
-    NEED(start && size > 0 && !find(start, CUDA_REGISTERED),
-         CUDA_ERROR_INVALID_VALUE);
+    LOCK;
+    if (find(start, CUDA_REGISTERED))
+        return;
     memory *made = cuda_new(CUDA_REGISTERED, sizeof *made, NULL);
-    NEED(made, CUDA_ERROR_OUT_OF_MEMORY);
     made->range = (ptx_range){start, size};
-    return CUDA_SUCCESS;
 }
 
-CUresult emulator_cuda_forget(void *start)
+void emulator_cuda_forget(void *start)
 {
-    ENTER(CUDA_SUCCESS);
+    LOCK;
     memory *gone = find(start, CUDA_REGISTERED);
-    NEED(gone, CUDA_ERROR_INVALID_VALUE);
-    cuda_free(gone);
-    return CUDA_SUCCESS;
+    if (gone)
+        cuda_free(gone);
 }
 
 /* ---- Copies ---- */
 
-static bool has(const memory *one, const unsigned char *at, size_t size)
-{
-    const ptx_range *range = &one->range;
-    return at >= range->start && size <= range->bytes &&
-           (size_t)(at - range->start) <= range->bytes - size;
-}
-
 /* All of it must be in one piece of memory. */
-static CUresult check(CUdeviceptr address, size_t size)
+static wa_cu_result check(wa_cu_address address, size_t size)
 {
-    for (const cuda_object *one = cuda_objects; one; one = one->next)
-        if (is_memory(one) && has((const memory *)one, pointer(address), size))
+    for (cuda_object *one = cuda_objects; one; one = one->next) {
+        const ptx_range *range = &((memory *)one)->range;
+        if (is_memory(one) && pointer(address) >= range->start &&
+            size <= range->bytes &&
+            (size_t)(pointer(address) - range->start) <= range->bytes - size)
             return CUDA_SUCCESS;
-    return size > 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* `on_device`: the end that must be there. */
-static CUresult copy(CUdeviceptr on_device, void *to, const void *from,
-                     size_t size)
+wa_cu_result cuMemcpyHtoD_v2(wa_cu_address to, const void *from, size_t size)
 {
-    NEED(size == 0 || (to && from), CUDA_ERROR_INVALID_VALUE);
-    TRY(check(on_device, size));
-    if (size > 0)
-        memmove(to, from, size);
+    ENTER(cuda_use_now());
+    TRY(check(to, size));
+    memmove(pointer(to), from, size);
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size)
+wa_cu_result cuMemcpyDtoH_v2(void *to, wa_cu_address from, size_t size)
 {
     ENTER(cuda_use_now());
-    return copy(to, pointer(to), from, size);
-}
-
-CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
-{
-    ENTER(cuda_use_now());
-    return copy(from, to, pointer(from), size);
-}
-
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size,
-                              CUstream stream)
-{
-    ENTER(cuda_use());
-    TRY(cuda_check_stream(stream));
-    return copy(to, pointer(to), from, size);
-}
-
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t size,
-                         CUstream stream)
-{
-    ENTER(cuda_use());
-    TRY(cuda_check_stream(stream));
-    TRY(check(to, size));
-    if (size > 0)
-        memset(pointer(to), value, size);
+    TRY(check(from, size));
+    memmove(to, pointer(from), size);
     return CUDA_SUCCESS;
 }

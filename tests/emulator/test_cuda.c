@@ -1,69 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The emulated driver of CUDA, as a program finds it: by dlopen. */
+ * What the emulated driver of CUDA refuses and finds; that right calls compute
+ * right numbers is what tests/cuda shows. */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cuda.h"
+#include "kit/asserts.h"
 
-#define FUNCTIONS(X)                                                          \
-    X(cuInit)                                                                 \
-    X(cuDriverGetVersion)                                                     \
-    X(cuGetErrorName)                                                         \
-    X(cuGetErrorString)                                                       \
-    X(cuDeviceGetCount)                                                       \
-    X(cuDeviceGet)                                                            \
-    X(cuDeviceGetUuid_v2)                                                     \
-    X(cuDeviceGetAttribute)                                                   \
-    X(cuDevicePrimaryCtxRetain)                                               \
-    X(cuDevicePrimaryCtxRelease_v2)                                           \
-    X(cuCtxPushCurrent_v2)                                                    \
-    X(cuCtxPopCurrent_v2)                                                     \
-    X(cuCtxGetCurrent)                                                        \
-    X(cuCtxGetDevice)                                                         \
-    X(cuCtxSynchronize)                                                       \
-    X(cuStreamCreate)                                                         \
-    X(cuStreamDestroy_v2)                                                     \
-    X(cuStreamSynchronize)                                                    \
-    X(cuStreamIsCapturing)                                                    \
-    X(cuMemAlloc_v2)                                                          \
-    X(cuMemFree_v2)                                                           \
-    X(cuMemcpyHtoD_v2)                                                        \
-    X(cuMemcpyDtoH_v2)                                                        \
-    X(cuMemcpyHtoDAsync_v2)                                                   \
-    X(cuMemsetD8Async)                                                        \
-    X(cuLinkCreate_v2)                                                        \
-    X(cuLinkAddData_v2)                                                       \
-    X(cuLinkComplete)                                                         \
-    X(cuLinkDestroy)                                                          \
-    X(cuModuleLoadData)                                                       \
-    X(cuModuleUnload)                                                         \
-    X(cuModuleGetFunction)                                                    \
-    X(cuFuncSetAttribute)                                                     \
-    X(cuFuncGetAttribute)                                                     \
-    X(cuLaunchKernel)                                                         \
-    X(emulator_cuda_register)                                                 \
-    X(emulator_cuda_forget)
+static wa_cuda cu;
+static __typeof__(emulator_cuda_register) *register_memory;
+static __typeof__(emulator_cuda_forget) *forget_memory;
 
-static struct {
-#define MEMBER(name) __typeof__(name) *name;
-    FUNCTIONS(MEMBER)
-} cu;
-
-static CUcontext context;
-
-#define IS(result, call) assert_int_equal(cu.call, result)
-#define OK(call) IS(CUDA_SUCCESS, call)
-#define INVALID(call) IS(CUDA_ERROR_INVALID_VALUE, call)
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+#define IS(result, call) assert_int_equal(cu.call, CUDA_##result)
+#define OK(call) IS(SUCCESS, call)
+#define INVALID(call) IS(ERROR_INVALID_VALUE, call)
 
 /* ---- Programs ---- */
 
@@ -90,449 +43,357 @@ static CUcontext context;
 #define TURN HEAD("sm_90a") SYNC TAIL
 
 enum { ITEMS = 64, GROUPS = 3, WORDS = ITEMS * GROUPS };
-enum { BYTES = WORDS * sizeof(uint32_t), LOCAL = 100 << 10 };
+enum { BYTES = WORDS * sizeof(uint32_t), DYNAMIC = 1024 + 4 * ITEMS };
 
-static CUfunction load(CUmodule *module, const void *image)
+/* As host/cuda links. said: its log, or what is wrong. */
+static wa_cu_result link_text(const char *ptx, int target, wa_cu_link *link,
+                              char said[512])
 {
-    CUfunction turn;
-    OK(cuModuleLoadData(module, image));
-    OK(cuModuleGetFunction(&turn, *module, "turn"));
+    const int options[] = {WA_CUDA_INFO_LOG,       WA_CUDA_INFO_LOG_SIZE,
+                           WA_CUDA_ERROR_LOG,      WA_CUDA_ERROR_LOG_SIZE,
+                           WA_CUDA_MOST_REGISTERS, WA_CUDA_VERBOSE,
+                           WA_CUDA_TARGET};
+    void *const size = (void *)512, *const some = (void *)168;
+    void *values[] = {
+        said, size, said, size, some, some, (void *)(uintptr_t)target};
+    OK(link_create(target ? 7 : 6, options, values, link));
+    return cu.link_add(*link, WA_CUDA_PTX, (void *)(uintptr_t)ptx,
+                       strlen(ptx) + 1, "a program", 0, NULL, NULL);
+}
+
+/* Its binary, which goes with the link. */
+static void *compile(const char *ptx, wa_cu_link *link, size_t *size)
+{
+    char said[512] = "";
+    void *binary;
+    assert_int_equal(link_text(ptx, WA_CUDA_TARGET_90A, link, said),
+                     CUDA_SUCCESS);
+    OK(link_complete(*link, &binary, size));
+    return binary;
+}
+
+static wa_cu_function load(const char *ptx, wa_cu_module *module)
+{
+    size_t size;
+    wa_cu_function turn;
+    wa_cu_link link;
+    OK(load(module, compile(ptx, &link, &size)));
+    OK(link_destroy(link));
+    OK(function(&turn, *module, "turn"));
     return turn;
 }
 
-static CUresult launch(CUfunction turn, CUdeviceptr words, unsigned bytes)
+static wa_cu_address words_of(size_t bytes)
 {
-    uint32_t number = 1000;
-    void *parameters[] = {&words, &number};
-    return cu.cuLaunchKernel(turn, GROUPS, 1, 1, ITEMS, 1, 1, bytes, NULL,
-                             parameters, NULL);
+    wa_cu_address memory;
+    OK(allocate(&memory, bytes));
+    return memory;
 }
 
-#define LAUNCH(result, turn, words, bytes)                                    \
-    assert_int_equal(launch(turn, words, bytes), result)
-
-static void assert_turned(const uint32_t *words)
+static wa_cu_result launch(wa_cu_function turn, unsigned groups,
+                           unsigned items, wa_cu_address words, unsigned bytes)
 {
-    for (uint32_t i = 0; i < WORDS; i++)
-        assert_int_equal(words[i], 1000 + ITEMS - 1 - i % ITEMS);
+    uint32_t number = 1000;
+    void *arguments[] = {&words, &number};
+    return cu.launch(turn, groups, 1, 1, items, 1, 1, bytes, NULL, arguments,
+                     NULL);
+}
+
+static void assert_contains(const char *said, const char *part)
+{
+    if (!strstr(said, part))
+        fail_msg("\"%s\" in place of \"%s\"", said, part);
 }
 
 /* A context of its own for each test, without what another left. */
 static int begin(void **state)
 {
+    wa_cu_context context;
     (void)state;
-    return cu.cuDevicePrimaryCtxRetain(&context, 0) ||
-           cu.cuCtxPushCurrent_v2(context);
+    return cu.retain(&context, 0) || cu.push(context);
 }
 
 static int end(void **state)
 {
+    wa_cu_context context;
     (void)state;
     unsetenv("EMULATOR_CUDA_LOG");
     unsetenv("EMULATOR_CUDA_CAPTURES");
-    return cu.cuCtxPopCurrent_v2(NULL) || cu.cuDevicePrimaryCtxRelease_v2(0);
+    return cu.pop(&context) || cu.release(0);
 }
 
 /* ---- The device and its context ---- */
 
 static void starts(void **state)
 {
-    int count, device, value;
+    int device, value;
     const char *text;
-    CUuuid uuid;
+    wa_cu_context context;
     (void)state;
-    IS(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count));
-    INVALID(cuInit(1));
-    IS(CUDA_ERROR_NOT_INITIALIZED, cuCtxSynchronize());
-    OK(cuInit(0));
-    OK(cuDriverGetVersion(&value));
-    assert_true(value >= 12000);
-    OK(cuDeviceGetCount(&count));
-    assert_int_equal(count, 1);
-    OK(cuDeviceGet(&device, 0));
-    IS(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&value, 1));
-    IS(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetUuid_v2(&uuid, 1));
-    OK(cuDeviceGetAttribute(
-        &value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
+    IS(ERROR_NOT_INITIALIZED, device(&device, 0));
+    IS(ERROR_NOT_INITIALIZED, retain(&context, 0));
+    OK(init(0));
+    IS(ERROR_INVALID_DEVICE, device(&device, 1));
+    OK(device(&device, 0));
+    OK(attribute(&value, WA_CUDA_MAJOR, device));
     assert_int_equal(value, 9);
-    OK(cuDeviceGetAttribute(
-        &value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
+    OK(attribute(&value, WA_CUDA_MINOR, device));
     assert_int_equal(value, 0);
-    OK(cuDeviceGetAttribute(
-        &value, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-        device));
-    assert_int_equal(value, 227 << 10);
-    INVALID(cuDeviceGetAttribute(&value, 9999, device));
-    OK(cuGetErrorName(CUDA_ERROR_ILLEGAL_ADDRESS, &text));
+    OK(error_name(CUDA_ERROR_ILLEGAL_ADDRESS, &text));
     assert_string_equal(text, "CUDA_ERROR_ILLEGAL_ADDRESS");
-    OK(cuGetErrorString(CUDA_ERROR_INVALID_PTX, &text));
-    assert_non_null(strstr(text, "PTX"));
-    INVALID(cuGetErrorName(4711, &text));
-    assert_null(text);
+    INVALID(error_name(4711, &text));
 }
 
 static void contexts_are_current(void **state)
 {
-    CUcontext one, other;
-    CUdeviceptr memory;
-    CUdevice device;
+    wa_cu_context context, other;
+    wa_cu_address memory;
     (void)state;
-    OK(cuCtxGetCurrent(&one));
-    assert_null(one);
-    IS(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent_v2(NULL));
-    IS(CUDA_ERROR_INVALID_CONTEXT, cuCtxPopCurrent_v2(&one));
-    IS(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease_v2(0));
-    IS(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetDevice(&device));
-    IS(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc_v2(&memory, 4));
-    OK(cuDevicePrimaryCtxRetain(&one, 0));
-    IS(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc_v2(&memory, 4));
-    OK(cuCtxPushCurrent_v2(one));
-    OK(cuDevicePrimaryCtxRetain(&other, 0));
-    assert_ptr_equal(one, other);
-    OK(cuCtxGetCurrent(&other));
-    assert_ptr_equal(one, other);
-    OK(cuCtxGetDevice(&device));
-    assert_int_equal(device, 0);
-    OK(cuMemAlloc_v2(&memory, 4));
-    OK(cuDevicePrimaryCtxRelease_v2(0));
-    OK(cuMemsetD8Async(memory, 1, 4, NULL));
-    OK(cuDevicePrimaryCtxRelease_v2(0));
-    IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemFree_v2(memory));
-    OK(cuCtxPopCurrent_v2(&other));
-    assert_ptr_equal(one, other);
+    IS(ERROR_INVALID_CONTEXT, push(NULL));
+    IS(ERROR_INVALID_CONTEXT, pop(&context));
+    IS(ERROR_INVALID_CONTEXT, release(0));
+    OK(retain(&context, 0));
+    IS(ERROR_INVALID_CONTEXT, allocate(&memory, 4));
+    OK(push(context));
+    OK(retain(&other, 0));
+    assert_ptr_equal(context, other);
+    OK(allocate(&memory, 4));
+    OK(release(0));
+    OK(write(memory, "abc", 4));
+    OK(release(0));
+    IS(ERROR_CONTEXT_IS_DESTROYED, free(memory));
+    OK(pop(&other));
+    assert_ptr_equal(context, other);
 }
 
 /* ---- Linking ---- */
 
-typedef struct linked {
-    CUresult result;
-    CUlinkState link;
-    char info[256], error[256];
-    size_t info_bytes, error_bytes; /* as the linker counts them */
-} linked;
-
-static void link_text(linked *to, const char *ptx)
+static void links_texts(void **state)
 {
-    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER,
-                              CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-                              CU_JIT_ERROR_LOG_BUFFER,
-                              CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-                              CU_JIT_MAX_REGISTERS,
-                              CU_JIT_LOG_VERBOSE,
-                              CU_JIT_TARGET};
-    void *values[] = {to->info,
-                      (void *)sizeof to->info,
-                      to->error,
-                      (void *)sizeof to->error,
-                      (void *)168,
-                      (void *)1,
-                      (void *)CU_TARGET_COMPUTE_90A};
-    OK(cuLinkCreate_v2(7, options, values, &to->link));
-    to->result =
-        cu.cuLinkAddData_v2(to->link, CU_JIT_INPUT_PTX, (void *)ptx,
-                            strlen(ptx) + 1, "a program", 0, NULL, NULL);
-    to->info_bytes = (uintptr_t)values[1];
-    to->error_bytes = (uintptr_t)values[3];
-}
-
-static void runs_what_is_linked(void **state)
-{
-    static uint32_t words[WORDS];
-    CUmodule module;
-    CUdeviceptr memory;
-    linked one;
-    void *image;
-    size_t size;
-    int value;
-    (void)state;
-    setenv("EMULATOR_CUDA_LOG", "warning : planted\n", 1);
-    link_text(&one, TURN);
-    assert_int_equal(one.result, CUDA_SUCCESS);
-    assert_non_null(strstr(one.info, "warning : planted\n"));
-    assert_non_null(strstr(one.info, "'turn': 400 bytes"));
-    assert_int_equal(one.info_bytes, strlen(one.info));
-    assert_int_equal(one.error_bytes, 0);
-    OK(cuLinkComplete(one.link, &image, &size));
-    void *kept = malloc(size); /* the image goes with the link */
-    assert_non_null(kept);
-    memcpy(kept, image, size);
-    OK(cuLinkDestroy(one.link));
-    IS(CUDA_ERROR_INVALID_HANDLE, cuLinkDestroy(one.link));
-    const CUfunction turn = load(&module, kept);
-    free(kept);
-    OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, turn));
-    assert_int_equal(value, 168);
-    OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, turn));
-    assert_int_equal(value, 400);
-    OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, turn));
-    assert_int_equal(value, 0);
-    OK(cuMemAlloc_v2(&memory, BYTES));
-    LAUNCH(CUDA_ERROR_INVALID_VALUE, turn, memory, LOCAL);
-    OK(cuFuncSetAttribute(
-        turn, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, LOCAL));
-    LAUNCH(CUDA_ERROR_INVALID_VALUE, turn, memory, LOCAL + 1);
-    LAUNCH(CUDA_SUCCESS, turn, memory, LOCAL);
-    OK(cuCtxSynchronize());
-    OK(cuMemcpyDtoH_v2(words, memory, BYTES));
-    assert_turned(words);
-    OK(cuMemFree_v2(memory));
-    OK(cuModuleUnload(module));
-    IS(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(module));
-    IS(CUDA_ERROR_INVALID_HANDLE,
-       cuFuncSetAttribute(turn,
-                          CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 0));
-}
-
-static void refuses_other_texts(void **state)
-{
+    enum { A = WA_CUDA_TARGET_90A };
+    static const char planted[] = "warning : planted\n";
     static const struct {
-        const char *ptx;
-        CUresult result;
-        const char *why;
+        int target;
+        const char *ptx, *said;
     } texts[] = {
-        {"int main(void);", CUDA_ERROR_INVALID_PTX, "no PTX"},
-        {".version 99.0\n.target sm_90\n", CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
-         "later"},
-        {HEAD("sm_100") SYNC TAIL, CUDA_ERROR_INVALID_PTX, "target"},
-        {HEAD("sm_80a") SYNC TAIL, CUDA_ERROR_INVALID_PTX, "target"},
-        {HEAD("sm_90a") "frob.u32 %r1;\n" TAIL, CUDA_ERROR_INVALID_PTX,
+        {A, "int main(void);", "no PTX"},
+        {A, ".version 99.0\n.target sm_90\n", "later"},
+        {A, HEAD("sm_100") SYNC TAIL, "target"},
+        {A, HEAD("sm_80a") SYNC TAIL, "target"},
+        {A, HEAD("sm_90a") "frob.u32 %r1;\n" TAIL,
          "PTX, line 25: instruction \"frob.u32\""},
-        {HEAD("sm_90a") ".shared .b8 more[49152];\n" SYNC TAIL,
-         CUDA_ERROR_INVALID_PTX, "too much"},
-        {HEAD("sm_90a") "mov.u32 %r1, %envreg3;\n" TAIL,
-         CUDA_ERROR_INVALID_PTX, "%envreg"},
-        {HEAD("sm_90") SYNC TAIL, CUDA_SUCCESS, ""},
-        {HEAD("sm_80") SYNC TAIL, CUDA_SUCCESS, ""},
+        {A, HEAD("sm_90a") ".shared .b8 more[49152];\n" SYNC TAIL, "too much"},
+        {A, HEAD("sm_90a") "mov.u32 %r1, %envreg3;\n" TAIL, "%envreg"},
+        {A, TURN, planted},
+        {0, TURN, "target"},
+        {90, TURN, "target"},
+        {0, HEAD("sm_90") SYNC TAIL, planted},
+        {A, HEAD("sm_80") SYNC TAIL, planted},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        linked one;
-        CUmodule module;
-        void *image;
-        link_text(&one, texts[i].ptx);
-        assert_int_equal(one.result, texts[i].result);
-        if (!strstr(one.error, texts[i].why))
-            fail_msg("\"%s\" in place of \"%s\"", one.error, texts[i].why);
-        assert_int_equal(one.error_bytes, strlen(one.error));
-        IS(one.result ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS,
-           cuLinkComplete(one.link, &image, NULL));
-        OK(cuLinkDestroy(one.link));
-        IS(i == 0 ? CUDA_ERROR_INVALID_IMAGE : texts[i].result,
-           cuModuleLoadData(&module, texts[i].ptx));
+    setenv("EMULATOR_CUDA_LOG", planted, 1);
+    for (size_t i = 0; i < LENGTH(texts); i++) {
+        char said[512] = "";
+        const bool is_right = texts[i].said == planted;
+        wa_cu_link link;
+        void *binary;
+        size_t size;
+        assert_int_equal(link_text(texts[i].ptx, texts[i].target, &link, said),
+                         is_right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX);
+        assert_contains(said, texts[i].said);
+        assert_int_equal(cu.link_complete(link, &binary, &size),
+                         is_right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+        OK(link_destroy(link));
+        IS(ERROR_INVALID_HANDLE, link_destroy(link));
     }
 }
 
 static void links_as_told(void **state)
 {
-    CUjit_option option = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
-    void *value = (void *)64, *image;
-    CUlinkState link;
-    linked one;
-    char changed[8192];
-    size_t size;
+    int option = 99;
+    void *value = NULL;
+    wa_cu_link link;
     (void)state;
-    INVALID(cuLinkCreate_v2(1, &option, &value, &link)); /* of no buffer */
-    option = (CUjit_option)99;
-    INVALID(cuLinkCreate_v2(1, &option, &value, &link));
-    option = CU_JIT_TARGET;
-    INVALID(cuLinkCreate_v2(1, &option, &value, &link)); /* 64 */
-    value = (void *)CU_TARGET_COMPUTE_90;
-    OK(cuLinkCreate_v2(1, &option, &value, &link));
-    IS(CUDA_ERROR_INVALID_PTX,
-       cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, TURN, sizeof TURN, NULL, 0,
-                        NULL, NULL));
-    link_text(&one, TURN);
-    IS(CUDA_ERROR_NOT_SUPPORTED,
-       cuLinkAddData_v2(one.link, CU_JIT_INPUT_PTX, TURN, sizeof TURN, NULL, 0,
-                        NULL, NULL));
-    OK(cuLinkCreate_v2(0, NULL, NULL, &link));
-    INVALID(cuLinkAddData_v2(link, (CUjitInputType)0, TURN, sizeof TURN, NULL,
-                             0, NULL, NULL));
-    INVALID(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, TURN, sizeof TURN - 1,
-                             NULL, 0, NULL, NULL));
-    /* another driver's, and one that was cut */
-    OK(cuLinkComplete(one.link, &image, &size));
-    assert_true(size < sizeof changed);
-    memcpy(changed, image, size);
-    CUmodule module;
-    changed[size - 1] = '}';
-    IS(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, changed));
-    changed[size - 1] = 0;
-    changed[8]++; /* the version is behind the first word */
-    IS(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&module, changed));
+    INVALID(link_create(1, &option, &value, &link));
+    OK(link_create(0, NULL, NULL, &link));
+    INVALID(link_add(link, 0, TURN, sizeof TURN, NULL, 0, NULL, NULL));
+    INVALID(link_add(link, WA_CUDA_PTX, TURN, sizeof TURN - 1, NULL, 0, NULL,
+                     NULL));
+}
+
+static void refuses_other_binaries(void **state)
+{
+    size_t size;
+    wa_cu_link link;
+    wa_cu_module module;
+    char *binary = compile(TURN, &link, &size);
+    const size_t changes[] = {0, size / 2, size - 1};
+    (void)state;
+    for (size_t i = 0; i < LENGTH(changes); i++) {
+        binary[changes[i]]++;
+        IS(ERROR_INVALID_IMAGE, load(&module, binary));
+        binary[changes[i]]--;
+    }
+    OK(load(&module, binary));
+    binary[8]++; /* the driver's version is behind the first word */
+    IS(ERROR_NO_BINARY_FOR_GPU, load(&module, binary));
 }
 
 /* ---- Launches ---- */
 
 static void refuses_launches(void **state)
 {
-    CUmodule module;
-    CUdeviceptr memory;
-    CUstream stream;
-    CUfunction other;
-    uint32_t number = 1;
-    void *parameters[] = {&memory, &number}, *one_less[] = {&memory, NULL};
+    enum { LESS = (48 << 10) - 400, MORE = 100 << 10 };
+    static const struct {
+        bool is_right;
+        unsigned groups, items, bytes;
+        int given; /* of local memory, before; 0: nothing */
+    } launches[] = {
+        {false, 0, 64, DYNAMIC, 0},  {false, 1, 32, DYNAMIC, 0},
+        {true, 1, 64, DYNAMIC, 0},   {true, 1, 64, LESS, 0},
+        {false, 1, 64, LESS + 1, 0}, {true, 1, 64, LESS + 1, MORE},
+        {true, 1, 64, MORE, 0},      {false, 1, 64, MORE + 1, 0},
+    };
+    wa_cu_module module;
+    wa_cu_function turn = load(TURN, &module), other;
+    wa_cu_address memory = words_of(BYTES);
     (void)state;
-    const CUfunction turn = load(&module, TURN);
-    OK(cuMemAlloc_v2(&memory, BYTES));
-    IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&other, module, "tur"));
-    INVALID(cuLaunchKernel(turn, 0, 1, 1, 64, 1, 1, 0, 0, parameters, NULL));
-    INVALID(cuLaunchKernel(turn, 1, 1, 1, 32, 1, 1, 0, 0, parameters, NULL));
-    INVALID(cuLaunchKernel(turn, 1, 1, 0, 64, 1, 1, 0, 0, parameters, NULL));
-    INVALID(cuLaunchKernel(turn, 1, 1, 1, 64, 1, 1, 0, 0, one_less, NULL));
-    INVALID(cuLaunchKernel(turn, 1, 1, 1, 64, 1, 1, 0, 0, NULL, NULL));
-    IS(CUDA_ERROR_NOT_SUPPORTED,
-       cuLaunchKernel(turn, 1, 2, 1, 64, 1, 1, 0, 0, parameters, NULL));
-    LAUNCH(CUDA_ERROR_INVALID_VALUE, turn, memory, (48 << 10) - 399);
-    LAUNCH(CUDA_SUCCESS, turn, memory, (48 << 10) - 400);
-    INVALID(cuFuncSetAttribute(
-        turn, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 227 << 10));
-    INVALID(cuFuncSetAttribute(
-        turn, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, -1));
-    IS(CUDA_ERROR_INVALID_HANDLE,
-       cuFuncSetAttribute((CUfunction)module,
-                          CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 0));
-    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    OK(cuLaunchKernel(turn, 1, 1, 1, 64, 1, 1, 2048, stream, parameters,
-                      NULL));
-    OK(cuStreamSynchronize(stream));
-    OK(cuStreamDestroy_v2(stream));
-    IS(CUDA_ERROR_INVALID_HANDLE, cuStreamSynchronize(stream));
-    IS(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(turn, 1, 1, 1, 64, 1, 1, 2048,
-                                                 stream, parameters, NULL));
+    for (size_t i = 0; i < LENGTH(launches); i++) {
+        if (launches[i].given)
+            OK(set_attribute(turn, WA_CUDA_LOCAL_BYTES, launches[i].given));
+        assert_int_equal(launch(turn, launches[i].groups, launches[i].items,
+                                memory, launches[i].bytes),
+                         launches[i].is_right ? CUDA_SUCCESS
+                                              : CUDA_ERROR_INVALID_VALUE);
+    }
+    IS(ERROR_INVALID_HANDLE, synchronize((wa_cu_stream)module));
+    INVALID(set_attribute(turn, WA_CUDA_LOCAL_BYTES, 227 << 10));
+    IS(ERROR_NOT_FOUND, function(&other, module, "tur"));
+    OK(unload(module));
+    IS(ERROR_INVALID_HANDLE, unload(module));
+    assert_int_equal(launch(turn, GROUPS, ITEMS, memory, DYNAMIC),
+                     CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* What goes to standard error meanwhile. */
-static const char *said_at_launch(CUfunction turn, CUdeviceptr memory,
-                                  unsigned bytes)
+static void hear_launch(wa_cu_function turn, wa_cu_address memory,
+                        unsigned bytes, char said[1024])
 {
-    static char said[1024];
-    FILE *file = tmpfile();
+    int ends[2];
     const int kept = dup(STDERR_FILENO);
-    assert_non_null(file);
-    fflush(stderr);
-    dup2(fileno(file), STDERR_FILENO);
-    const CUresult result = launch(turn, memory, bytes);
-    fflush(stderr);
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    const wa_cu_result result = launch(turn, GROUPS, ITEMS, memory, bytes);
     dup2(kept, STDERR_FILENO);
     close(kept);
-    rewind(file);
-    said[fread(said, 1, sizeof said - 1, file)] = 0;
-    fclose(file);
+    close(ends[1]);
+    assert_true(read(ends[0], said, 1023) >= 0);
+    close(ends[0]);
     assert_int_equal(result, CUDA_SUCCESS);
-    return said;
 }
 
 /* The launch succeeds; what comes after it fails, until the context goes. */
-static void assert_fails(const char *ptx, CUdeviceptr memory, unsigned bytes,
-                         CUresult result, const char *why)
-{
-    CUmodule module;
-    CUdeviceptr more;
-    const CUfunction turn = load(&module, ptx);
-    const char *said = said_at_launch(turn, memory, bytes);
-    if (!strstr(said, why))
-        fail_msg("\"%s\" in place of \"%s\"", said, why);
-    IS(result, cuStreamSynchronize(NULL));
-    IS(result, cuMemAlloc_v2(&more, 4));
-    LAUNCH(result, turn, memory, bytes);
-    end(NULL);
-    begin(NULL);
-    OK(cuCtxSynchronize());
-}
-
-static CUdeviceptr words_of(size_t bytes)
-{
-    CUdeviceptr memory;
-    OK(cuMemAlloc_v2(&memory, bytes));
-    return memory;
-}
-
 static void reports_kernels(void **state)
 {
-    (void)state;
-    assert_fails(HEAD("sm_90a") "st.shared.u32 [%r6], %r1;\n" SYNC TAIL,
-                 words_of(BYTES), 2048, CUDA_ERROR_LAUNCH_FAILED,
-                 "nothing orders these");
-    assert_fails(TURN, words_of(BYTES - 4), 2048, CUDA_ERROR_ILLEGAL_ADDRESS,
-                 "outside of all buffers");
-    assert_fails(TURN, words_of(BYTES), 1276, CUDA_ERROR_ILLEGAL_ADDRESS,
-                 "outside of local memory");
-}
-
-static void reaches_registered_memory(void **state)
-{
-    static uint32_t words[WORDS + 1];
-    CUmodule module;
-    const CUdeviceptr inner = (uintptr_t)(words + 1);
-    const CUfunction turn = load(&module, TURN);
-    (void)state;
-    OK(emulator_cuda_register(words + 1, BYTES));
-    INVALID(emulator_cuda_register(words + 1, BYTES));
-    LAUNCH(CUDA_SUCCESS, turn, inner, 1280);
-    OK(cuCtxSynchronize());
-    assert_turned(words + 1);
-    INVALID(cuMemFree_v2(inner));
-    OK(emulator_cuda_forget(words + 1));
-    INVALID(emulator_cuda_forget(words + 1));
-    LAUNCH(CUDA_SUCCESS, turn, inner, 1280);
-    IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    static const struct {
+        const char *ptx;
+        size_t memory;
+        unsigned bytes;
+        wa_cu_result result;
+        const char *why;
+    } kernels[] = {
+        {HEAD("sm_90a") "st.shared.u32 [%r6], %r1;\n" SYNC TAIL, BYTES,
+         DYNAMIC, CUDA_ERROR_LAUNCH_FAILED, "nothing orders these"},
+        {TURN, BYTES - 4, DYNAMIC, CUDA_ERROR_ILLEGAL_ADDRESS,
+         "outside of all buffers"},
+        {TURN, BYTES, DYNAMIC - 4, CUDA_ERROR_ILLEGAL_ADDRESS,
+         "outside of local memory"},
+    };
+    for (size_t i = 0; i < LENGTH(kernels); i++) {
+        char said[1024] = "";
+        wa_cu_module module;
+        wa_cu_address memory = words_of(kernels[i].memory);
+        const wa_cu_function turn = load(kernels[i].ptx, &module);
+        hear_launch(turn, memory, kernels[i].bytes, said);
+        assert_contains(said, kernels[i].why);
+        assert_int_equal(cu.synchronize(NULL), kernels[i].result);
+        assert_int_equal(cu.allocate(&memory, 4), kernels[i].result);
+        assert_int_equal(launch(turn, GROUPS, ITEMS, 0, 0), kernels[i].result);
+        end(state);
+        begin(state);
+        OK(synchronize(NULL));
+    }
 }
 
 /* ---- Memory and captures ---- */
 
+static void reaches_registered_memory(void **state)
+{
+    static uint32_t words[WORDS + 1];
+    wa_cu_module module;
+    const wa_cu_address inner = (uintptr_t)(words + 1);
+    const wa_cu_function turn = load(TURN, &module);
+    (void)state;
+    register_memory(words + 1, BYTES);
+    register_memory(words + 1, BYTES);
+    assert_int_equal(launch(turn, GROUPS, ITEMS, inner, DYNAMIC),
+                     CUDA_SUCCESS);
+    OK(synchronize(NULL));
+    for (uint32_t i = 0; i < WORDS; i++)
+        assert_int_equal(words[1 + i], 1000 + ITEMS - 1 - i % ITEMS);
+    INVALID(free(inner));
+    forget_memory(words + 1);
+    forget_memory(words + 1);
+    assert_int_equal(launch(turn, GROUPS, ITEMS, inner, DYNAMIC),
+                     CUDA_SUCCESS);
+    IS(ERROR_ILLEGAL_ADDRESS, synchronize(NULL));
+}
+
 static void copies(void **state)
 {
-    const CUdeviceptr memory = words_of(16);
+    const wa_cu_address memory = words_of(16);
     const char from[17] = "0123456789abcdef";
     char to[17] = "";
-    CUdeviceptr none;
+    wa_cu_address none;
     (void)state;
-    OK(cuMemcpyHtoD_v2(memory, from, 16));
-    OK(cuMemcpyHtoDAsync_v2(memory + 1, from, 2, NULL));
-    OK(cuMemsetD8Async(memory + 14, 'x', 2, CU_STREAM_PER_THREAD));
-    OK(cuMemcpyDtoH_v2(to, memory, 16));
-    assert_string_equal(to, "0013456789abcdxx");
-    INVALID(cuMemcpyHtoD_v2(memory + 1, from, 16));
-    INVALID(cuMemcpyDtoH_v2(to, memory - 1, 4));
-    INVALID(cuMemcpyDtoH_v2(NULL, memory, 4));
-    INVALID(cuMemsetD8Async(memory, 0, 17, NULL));
-    INVALID(cuMemFree_v2(memory + 1));
-    INVALID(cuMemAlloc_v2(&none, 0));
-    IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&none, (size_t)9 << 30));
-    OK(cuMemFree_v2(memory));
-    INVALID(cuMemFree_v2(memory));
+    OK(write(memory, from, 16));
+    OK(write(memory + 1, from, 2));
+    OK(read(to, memory, 16));
+    assert_string_equal(to, "0013456789abcdef");
+    INVALID(write(memory + 1, from, 16));
+    INVALID(read(to, memory - 1, 4));
+    INVALID(free(memory + 1));
+    INVALID(allocate(&none, 0));
+    IS(ERROR_OUT_OF_MEMORY, allocate(&none, (size_t)9 << 30));
+    OK(free(memory));
+    INVALID(free(memory));
+    INVALID(read(to, memory, 1));
 }
 
 static void captures(void **state)
 {
-    CUstreamCaptureStatus status;
-    CUmodule module;
-    CUdeviceptr memory = words_of(BYTES), none;
-    const CUfunction turn = load(&module, TURN);
+    int is;
+    wa_cu_module module;
+    wa_cu_address memory = words_of(BYTES), none;
+    const wa_cu_function turn = load(TURN, &module);
     (void)state;
-    OK(cuStreamIsCapturing(NULL, &status));
-    assert_int_equal(status, CU_STREAM_CAPTURE_STATUS_NONE);
+    OK(is_capturing(NULL, &is));
+    assert_int_equal(is, 0);
     setenv("EMULATOR_CUDA_CAPTURES", "1", 1);
-    OK(cuStreamIsCapturing(NULL, &status));
-    assert_int_equal(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    LAUNCH(CUDA_SUCCESS, turn, memory, 2048);
-    IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc_v2(&none, 4));
-    IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(NULL));
+    OK(is_capturing(NULL, &is));
+    assert_int_equal(is, 1);
+    assert_int_equal(launch(turn, GROUPS, ITEMS, memory, DYNAMIC),
+                     CUDA_SUCCESS);
+    IS(ERROR_STREAM_CAPTURE_UNSUPPORTED, allocate(&none, 4));
+    IS(ERROR_STREAM_CAPTURE_UNSUPPORTED, free(memory));
+    IS(ERROR_STREAM_CAPTURE_UNSUPPORTED, write(memory, "abc", 4));
+    IS(ERROR_STREAM_CAPTURE_UNSUPPORTED, synchronize(NULL));
 }
 
-static bool find_functions(void)
+static void find(void *library, const char *name, void *to)
 {
-    void *library = dlopen(EMULATED_CUDA, RTLD_NOW | RTLD_LOCAL);
-    bool found = library != NULL;
-#define FIND(name)                                                            \
-    if (library) {                                                            \
-        void *const at = dlsym(library, #name);                               \
-        memcpy(&cu.name, &at, sizeof at);                                     \
-        found = found && at;                                                  \
-    }
-    FUNCTIONS(FIND)
-    return found;
+    void *const at = dlsym(library, name);
+    memcpy(to, &at, sizeof at);
 }
 
 int main(void)
@@ -541,18 +402,21 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(starts),
         cmocka_unit_test(contexts_are_current),
-        IN_CONTEXT(runs_what_is_linked),
-        IN_CONTEXT(refuses_other_texts),
+        IN_CONTEXT(links_texts),
         IN_CONTEXT(links_as_told),
+        IN_CONTEXT(refuses_other_binaries),
         IN_CONTEXT(refuses_launches),
         IN_CONTEXT(reports_kernels),
         IN_CONTEXT(reaches_registered_memory),
         IN_CONTEXT(copies),
         IN_CONTEXT(captures),
     };
-    if (!find_functions()) {
-        fprintf(stderr, "%s\n", dlerror());
+    void *library = dlopen(EMULATED_CUDA, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
         return 1;
-    }
+#define FIND(member, name, parameters) find(library, #name, &cu.member);
+    WA_CUDA_FUNCTIONS(FIND)
+    find(library, "emulator_cuda_register", &register_memory);
+    find(library, "emulator_cuda_forget", &forget_memory);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
