@@ -27,7 +27,6 @@ typedef struct ptx_kernel {
     const ptx_parameter *parameters;
     size_t parameter_bytes;
     size_t required_items; /* .reqntid; 0: any number */
-    size_t most_registers; /* .maxnreg; 0: any number */
     size_t shared_bytes;   /* of a work-group */
     size_t dynamic_align;  /* of what is .extern, behind these; 0: nothing */
     size_t private_bytes;  /* of a work-item, in memory */

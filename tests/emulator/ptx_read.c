@@ -345,15 +345,12 @@ static void read_head(ptx_reader *r)
 {
     while (!ptx_accept(r, "{")) {
         const bool is_size = ptx_is(r, ".reqntid");
-        const bool is_most = ptx_is(r, ".maxnreg");
         if (r->word[0] != '.')
             ptx_reject(r, "\"%s\" before a kernel's body", r->word);
         ptx_next(r);
         const size_t number = ptx_integer(r);
         if (is_size)
             r->kernel->required_items = number;
-        if (is_most)
-            r->kernel->most_registers = number;
         while (ptx_accept(r, ","))
             ptx_integer(r);
     }
