@@ -255,7 +255,8 @@ const char *wa_tuned_row_parse(const char *line, size_t length,
     memset(row, 0, sizeof *row);
     if (next_word(&from, &quoted) && !quoted)
         memcpy(row->kernel, from.word, sizeof row->kernel);
-    while (kernel < COUNT(kernels) && strcmp(kernels[kernel], row->kernel))
+    while (kernel < COUNT(kernels) &&
+           strcmp(kernels[kernel], row->kernel) != 0)
         kernel++;
     if (kernel == COUNT(kernels) && !is_of_sister(row->kernel))
         return "it starts with no kernel that has rows";
