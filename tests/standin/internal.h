@@ -63,7 +63,7 @@ struct _cl_mem {
     object head;
     cl_mem_flags flags;
     bool is_image;
-    size_t size;
+    size_t size, origin, host;
     unsigned char *bytes; /* NULL: nobody knows */
 };
 

@@ -269,6 +269,15 @@ cl_mem standin_buffer(cl_context context, cl_mem_flags flags, size_t bytes)
     return made;
 }
 
+cl_mem standin_part(cl_context context, cl_mem_flags flags, size_t bytes,
+                    size_t origin, size_t host)
+{
+    cl_mem made = standin_buffer(context, flags, bytes);
+    made->origin = origin;
+    made->host = host;
+    return made;
+}
+
 cl_mem standin_image(cl_context context)
 {
     cl_mem made = standin_buffer(context, CL_MEM_READ_WRITE, SIZE_MAX / 4);
@@ -304,7 +313,6 @@ cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size,
         return CL_INVALID_MEM_OBJECT;
     const cl_mem_object_type type =
         memory->is_image ? CL_MEM_OBJECT_IMAGE2D : CL_MEM_OBJECT_BUFFER;
-    const size_t none = 0;
     switch (what) {
     case CL_MEM_TYPE:
         return ANSWER(type);
@@ -314,8 +322,10 @@ cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size,
         return ANSWER(memory->head.context);
     case CL_MEM_SIZE:
         return ANSWER(memory->size);
-    case CL_MEM_OFFSET: /* there are no parts of buffers */
-        return ANSWER(none);
+    case CL_MEM_OFFSET:
+        return ANSWER(memory->origin);
+    case CL_MEM_HOST_PTR:
+        return ANSWER(memory->host);
     default:
         return CL_INVALID_VALUE;
     }

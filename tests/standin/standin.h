@@ -83,6 +83,9 @@ cl_command_queue standin_queue(cl_context context, cl_device_id device,
                                bool out_of_order);
 /* Of any size: there is no memory behind it. */
 cl_mem standin_buffer(cl_context context, cl_mem_flags flags, size_t bytes);
+/* So, of memory that starts `origin` bytes behind a buffer's, or at `host`. */
+cl_mem standin_part(cl_context context, cl_mem_flags flags, size_t bytes,
+                    size_t origin, size_t host);
 cl_mem standin_image(cl_context context);
 cl_event standin_event(cl_context context); /* complete */
 

@@ -17,10 +17,10 @@
 #include "device/matrix_unit.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
+#include "place.h"
 #include "plan/planner.h"
 #include "program/program.h"
 #include "session/session.h"
-#include "standin.h"
 
 static int start(void **state)
 {
@@ -36,11 +36,10 @@ static int start(void **state)
 static void check_device(const wa_device *made_up)
 {
     wa_session *session;
-    const cl_device_id id = standin_device(made_up);
-    const cl_context context = standin_context(1, &id);
-    assert_int_equal(wa_session_acquire(context, id, &session),
+    const place at = place_of(made_up);
+    assert_int_equal(wa_session_acquire(at.context, at.id, &session),
                      WINATTN_SUCCESS);
-    assert_string_equal(standin_alive(), "1 context, 1 device");
+    assert_string_equal(standin_alive(), "1 context, 1 queue, 1 device");
     wa_device is = *wa_session_device(session), want = *made_up;
     char text[256];
     want.matrix_unit = wa_matrix_unit_of(&want);
@@ -55,9 +54,7 @@ static void check_device(const wa_device *made_up)
     if (!device_is_like(&is, &want, text))
         fail_msg("%s", text);
     wa_session_release(session);
-    clReleaseContext(context);
-    assert_null(standin_alive());
-    assert_null(standin_wrong(NULL));
+    close_place(&at);
 }
 
 static void test_devices_are_found_again(void **state)
@@ -93,27 +90,26 @@ static const wa_device *odd_device(const char *name)
     return NULL;
 }
 
+static const winattn_desc usual = {.struct_size = sizeof usual,
+                                   .windows = 4,
+                                   .heads = 2,
+                                   .queries = 49,
+                                   .keys = 49,
+                                   .head_dim = 32};
+
 static void expect_refusal(const char *name, const char *reason,
                            cl_bitfield passes)
 {
-    winattn_desc desc = {.struct_size = sizeof desc,
-                         .windows = 4,
-                         .heads = 2,
-                         .queries = 49,
-                         .keys = 49,
-                         .head_dim = 32,
-                         .passes = passes};
-    const cl_device_id id = standin_device(odd_device(name));
-    const cl_context context = standin_context(1, &id);
+    winattn_desc desc = usual;
+    const place at = place_of(odd_device(name));
     winattn_plan *plan;
-    assert_int_equal(winattn_plan_create(context, id, &desc, &plan),
+    desc.passes = passes;
+    assert_int_equal(winattn_plan_create(at.context, at.id, &desc, &plan),
                      WINATTN_UNSUPPORTED_DEVICE);
     assert_string_equal(winattn_last_reason(), reason);
     assert_null(plan);
     assert_int_equal(standin_builds(NULL), 0);
-    clReleaseContext(context);
-    assert_null(standin_alive());
-    assert_null(standin_wrong(NULL));
+    close_place(&at);
 }
 
 static void test_useless_devices_are_refused(void **state)
@@ -135,41 +131,7 @@ static void test_units_are_not_zero(void **state)
     assert_int_equal(found.compute_units, 1);
 }
 
-/* ---- Worlds ---- */
-
-typedef struct world {
-    cl_device_id id;
-    cl_context context;
-    winattn_desc desc;
-} world;
-
-static world open_world(const char *device)
-{
-    world w = {.id = standin_device(made_up_device(device)),
-               .desc = {.struct_size = sizeof w.desc,
-                        .windows = 4,
-                        .heads = 2,
-                        .queries = 49,
-                        .keys = 49,
-                        .head_dim = 32}};
-    w.context = standin_context(1, &w.id);
-    return w;
-}
-
-static void close_world(world *w)
-{
-    clReleaseContext(w->context);
-    assert_null(standin_alive());
-}
-
-static winattn_status create(const world *w)
-{
-    winattn_plan *plan;
-    const winattn_status status =
-        winattn_plan_create(w->context, w->id, &w->desc, &plan);
-    winattn_plan_destroy(plan);
-    return status;
-}
+/* ---- Plans ---- */
 
 /* The first launches of programs that are kept, on one token, have the offsets
  * of their own workspace, not those of the plan's. All kernels are launched,
@@ -177,23 +139,23 @@ static winattn_status create(const world *w)
 static void test_first_launches(void **state)
 {
     (void)state;
-    world w = open_world("A100");
+    const place at = open_place("A100");
     winattn_programs *programs;
     const standin_launch *launches;
     size_t rows = 0, given = 0;
-    assert_int_equal(winattn_programs_create(w.context, w.id, &programs), 0);
-    w.desc = (winattn_desc){.struct_size = sizeof w.desc,
-                            .variant = WINATTN_SLIDING,
-                            .dtype = WINATTN_FP16,
-                            .windows = 1,
-                            .heads = 12,
-                            .queries = 16384,
-                            .keys = 16384,
-                            .head_dim = 128,
-                            .block = 256,
-                            .window_blocks = 16,
-                            .passes = WINATTN_PASS_BACKWARD};
-    assert_int_equal(create(&w), WINATTN_SUCCESS);
+    assert_int_equal(winattn_programs_create(at.context, at.id, &programs), 0);
+    const winattn_desc desc = {.struct_size = sizeof desc,
+                               .variant = WINATTN_SLIDING,
+                               .dtype = WINATTN_FP16,
+                               .windows = 1,
+                               .heads = 12,
+                               .queries = 16384,
+                               .keys = 16384,
+                               .head_dim = 128,
+                               .block = 256,
+                               .window_blocks = 16,
+                               .passes = WINATTN_PASS_BACKWARD};
+    assert_plan(&at, &desc, WINATTN_SUCCESS, "");
     const size_t count = standin_launches(&launches);
     for (size_t i = 0; i < count; i++) {
         rows += strstr(launches[i].kernel, "sliding_rows_matrix_") != NULL;
@@ -202,7 +164,7 @@ static void test_first_launches(void **state)
     assert_int_equal(rows, 2); /* for statistics and dQ */
     assert_int_equal(given, 1);
     winattn_programs_destroy(programs);
-    close_world(&w);
+    close_place(&at);
 }
 
 static bool refuses_half(void *data, const char *options)
@@ -215,23 +177,24 @@ static void test_drivers(void **state)
 {
     (void)state;
     int asked = 0;
-    world w = open_world("gfx1100 (RX 7900 XTX)");
-    w.desc.dtype = WINATTN_BF16;
-    w.desc.tier = WINATTN_TIER_MATRIX;
-    assert_int_equal(create(&w), WINATTN_SUCCESS);
+    const place at = open_place("gfx1100 (RX 7900 XTX)");
+    winattn_desc desc = usual;
+    desc.dtype = WINATTN_BF16;
+    desc.tier = WINATTN_TIER_MATRIX;
+    assert_plan(&at, &desc, WINATTN_SUCCESS, "");
     standin_drivers.unit_is_wrong = true;
-    assert_int_equal(create(&w), WINATTN_UNSUPPORTED_DEVICE);
+    assert_plan(&at, &desc, WINATTN_UNSUPPORTED_DEVICE, "");
     standin_drivers.unit_is_wrong = false;
     standin_drivers.private_bytes = 4096;
-    assert_int_equal(create(&w), WINATTN_UNSUPPORTED_DEVICE);
+    assert_plan(&at, &desc, WINATTN_UNSUPPORTED_DEVICE, "");
     standin_drivers.refuses = refuses_half;
     standin_drivers.data = &asked;
-    w.desc.dtype = WINATTN_FP16;
-    w.desc.tier = WINATTN_TIER_AUTO;
-    assert_int_equal(create(&w), CL_BUILD_PROGRAM_FAILURE);
+    desc.dtype = WINATTN_FP16;
+    desc.tier = WINATTN_TIER_AUTO;
+    assert_plan(&at, &desc, CL_BUILD_PROGRAM_FAILURE, "");
     assert_string_not_equal(winattn_last_build_log(), "");
     assert_true(asked > 0);
-    close_world(&w);
+    close_place(&at);
 }
 
 /* ---- What is wrong ---- */
@@ -247,15 +210,15 @@ static void expect_wrong(const char *part)
 }
 
 /* A kernel of two buffers and a number, in groups of 8. */
-static cl_kernel make_kernel(const world *w)
+static cl_kernel make_kernel(const place *at)
 {
     const char *source =
         "__kernel __attribute__((reqd_work_group_size(8, 1, 1))) void\n"
         "add(__global float *x, __global float *y, ulong n) {}\n";
     cl_int error;
     const cl_program program =
-        clCreateProgramWithSource(w->context, 1, &source, NULL, &error);
-    assert_int_equal(clBuildProgram(program, 1, &w->id, "", NULL, NULL), 0);
+        clCreateProgramWithSource(at->context, 1, &source, NULL, &error);
+    assert_int_equal(clBuildProgram(program, 1, &at->id, "", NULL, NULL), 0);
     const cl_kernel kernel = clCreateKernel(program, "add", &error);
     assert_int_equal(error, CL_SUCCESS);
     clReleaseProgram(program);
@@ -324,19 +287,17 @@ static void test_wrong_is_found(void **state)
 {
     (void)state;
     const cl_ulong n = 1;
+    standin_quiet = true;
     for (int way = 0; way < WRONG_WAYS; way++) {
         const bool releases = way >= RELEASES;
-        standin_reset();
-        standin_quiet = true;
-        world w = open_world("PoCL");
-        const cl_kernel kernel = make_kernel(&w);
-        const cl_command_queue queue = standin_queue(w.context, w.id, false);
-        const cl_mem x = standin_buffer(w.context, CL_MEM_READ_WRITE, 4);
+        const place at = open_place("PoCL");
+        const cl_kernel kernel = make_kernel(&at);
+        const cl_mem x = standin_buffer(at.context, CL_MEM_READ_WRITE, 4);
         clSetKernelArg(kernel, 0, sizeof x, &x);
         clSetKernelArg(kernel, 1, sizeof x, NULL);
         if (way != 0)
             clSetKernelArg(kernel, 2, sizeof n, &n);
-        go_wrong(way, queue, kernel, x);
+        go_wrong(way, at.queue, kernel, x);
         assert_string_equal(standin_alive(),
                             releases ? "1 context, 1 queue, 1 program, 1 "
                                        "kernel"
@@ -345,8 +306,9 @@ static void test_wrong_is_found(void **state)
         if (!releases)
             clReleaseMemObject(x);
         clReleaseKernel(kernel);
-        clReleaseCommandQueue(queue);
-        close_world(&w);
+        clReleaseCommandQueue(at.queue);
+        clReleaseContext(at.context);
+        assert_null(standin_alive());
     }
 }
 

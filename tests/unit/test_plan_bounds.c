@@ -198,13 +198,43 @@ static void large_tables(void **state)
     }
 }
 
+/* ---- Numbers of 32 bits ---- */
+
+/* What kernels could not number is refused. */
+static void too_many_blocks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device, *problem, *reason; /* NULL: none */
+    } rows[] = {
+        {"PoCL", "heads=32768 queries=1 keys=33554432 dim=1",
+         "blocks of keys"},
+        {"A100", "dtype=fp16 heads=65536 queries=16777216 keys=1",
+         "blocks of queries"},
+        {"PoCL", "heads=65536 queries=1 keys=1048576 dim=1 bias=fp32",
+         "of a bias"},
+        {"PoCL", "heads=32768 queries=1 keys=1048576 dim=1 bias=fp32", NULL},
+        {"PoCL", "heads=65536 kv_heads=1 queries=1 keys=16777216 dim=1", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const wa_problem p = read_text(rows[i].problem, WINATTN_TIER_AUTO);
+        wa_plan plan;
+        const winattn_status status = wa_plan_make(
+            &p, device_named(rows[i].device), WA_BACKWARD, &none, &plan);
+        if (status != (rows[i].reason ? WINATTN_UNSUPPORTED_PROBLEM
+                                      : WINATTN_SUCCESS) ||
+            (rows[i].reason && !strstr(winattn_last_reason(), rows[i].reason)))
+            fail_msg("%s: %s", rows[i].problem, winattn_last_reason());
+        wa_forget_failure();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(even_sizes),
-        cmocka_unit_test(large_windows),
-        cmocka_unit_test(visits_are_steps),
-        cmocka_unit_test(large_tables),
+        cmocka_unit_test(even_sizes),       cmocka_unit_test(large_windows),
+        cmocka_unit_test(visits_are_steps), cmocka_unit_test(large_tables),
+        cmocka_unit_test(too_many_blocks),
     };
     find_units();
     return cmocka_run_group_tests(tests, NULL, NULL);

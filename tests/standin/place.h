@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A device of kit/devices.h on the stand-in, and a context of it. */
-#ifndef FAULTS_PLACE_H
-#define FAULTS_PLACE_H
+ * A device on the stand-in, a context and a queue of it. For programs of
+ * cmocka. */
+#ifndef STANDIN_PLACE_H
+#define STANDIN_PLACE_H
 
 #include "standin.h"
 #include "winattn.h"
@@ -9,9 +10,11 @@
 typedef struct place {
     cl_device_id id;
     cl_context context;
+    cl_command_queue queue; /* in order */
 } place;
 
-/* After standin_reset. */
+place place_of(const wa_device *device);
+/* Of one of kit/devices.h, after standin_reset. */
 place open_place(const char *device);
 
 /* Makes a plan and destroys it; place_said is what winattn_plan_describe says
@@ -22,7 +25,7 @@ extern char place_said[8192];
 void assert_plan(const place *p, const winattn_desc *desc,
                  winattn_status status, const char *part);
 
-/* The context must be all that is left, and nothing may have gone wrong; else
+/* They must be all that is left, and nothing may have gone wrong; else
  * the test fails. */
 void close_place(const place *p);
 

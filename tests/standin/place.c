@@ -13,13 +13,18 @@
 
 #include "kit/devices.h"
 
+place place_of(const wa_device *device)
+{
+    place p = {.id = standin_device(device)};
+    p.context = standin_context(1, &p.id);
+    p.queue = standin_queue(p.context, p.id, false);
+    return p;
+}
+
 place open_place(const char *device)
 {
-    place p;
     standin_reset();
-    p.id = standin_device(made_up_device(device));
-    p.context = standin_context(1, &p.id);
-    return p;
+    return place_of(made_up_device(device));
 }
 
 char place_said[8192];
@@ -49,6 +54,7 @@ void assert_plan(const place *p, const winattn_desc *desc,
 
 void close_place(const place *p)
 {
+    clReleaseCommandQueue(p->queue);
     clReleaseContext(p->context);
     assert_null(standin_alive());
     assert_null(standin_wrong(NULL));

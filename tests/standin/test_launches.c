@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Launches on the stand-in for OpenCL. Each launch has work, together they
+ * have all of it, and there is an end, also on a device that claims to have no
+ * compute unit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/cases.h"
+#include "kit/devices.h"
+#include "launch/check.h"
+#include "place.h"
+#include "plan/family.h"
+#include "session/build.h"
+
+#include "../cl/common/args.h"
+
+#define MOST_LAUNCHES 100000u
+#define MOST_ITEMS 0x7fffffffu
+
+/* ---- Plans ---- */
+
+/* A plan of a pass, its kernels, and what they are launched with. */
+typedef struct world {
+    place at;
+    cl_mem memory; /* of all tensors: nobody looks into it */
+    wa_session *session;
+    wa_problem problem;
+    wa_plan plan;
+    wa_kernels kernels;
+} world;
+
+static world open_world(const wa_device *device, const winattn_desc *desc)
+{
+    world w;
+    memset(&w, 0, sizeof w);
+    standin_reset();
+    standin_drivers.most_launches = MOST_LAUNCHES;
+    standin_drivers.gives_ptx = true;
+    w.at = place_of(device);
+    w.memory = standin_buffer(w.at.context, CL_MEM_READ_WRITE, SIZE_MAX / 4);
+    if (wa_problem_read(desc, &w.problem) != WINATTN_SUCCESS ||
+        wa_session_acquire(w.at.context, w.at.id, &w.session) !=
+            WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    return w;
+}
+
+static void close_world(world *w)
+{
+    wa_kernels_release(&w->kernels);
+    wa_session_release(w->session);
+    clReleaseMemObject(w->memory);
+    close_place(&w->at);
+}
+
+/* Plans the pass and builds its kernels, if there can be a plan. */
+static bool make(world *w, wa_pass pass)
+{
+    static const wa_exclusions none;
+    uint32_t most;
+    wa_kernels_release(&w->kernels);
+    if (wa_plan_make(&w->problem, wa_session_device(w->session), pass, &none,
+                     &w->plan) != WINATTN_SUCCESS)
+        return false;
+    if (wa_build_steps(w->session, &w->problem, &w->plan, &w->kernels,
+                       &most) != WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    return true;
+}
+
+/* The problem of a text, in both passes. */
+static winattn_desc both_of(const char *text)
+{
+    test_case c = case_default();
+    assert_true(case_parse(text, &c, NULL));
+    winattn_desc desc = case_desc(&c);
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    return desc;
+}
+
+/* Every tensor is there. */
+static wa_buffers all_buffers(const world *w)
+{
+    wa_buffers buffers;
+    memset(&buffers, 0, sizeof buffers);
+    for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
+        if (w->problem.tensor[id].used)
+            buffers.tensor[id].buffer = w->memory;
+    buffers.workspace.buffer = w->memory;
+    buffers.table.index = buffers.table.starts = buffers.table.order =
+        w->memory;
+    return buffers;
+}
+
+/* ---- Launches ---- */
+
+static bool is_of(const standin_launch *launch, const wa_step *step)
+{
+    return step->kernel && strcmp(launch->kernel, step->kernel) == 0 &&
+           strstr(launch->options, step->defines);
+}
+
+/* Of all launches of the step. */
+static uint64_t groups_of(const world *w, int step)
+{
+    const standin_launch *launches;
+    const size_t count = standin_launches(&launches);
+    uint64_t groups = 0;
+    for (size_t i = 0; i < count; i++)
+        if (is_of(&launches[i], &w->plan.step[step]))
+            groups += launches[i].global / launches[i].local;
+    return groups;
+}
+
+/* Each launch that sums a table goes on where the one before ended. */
+static void check_table_launches(void)
+{
+    const standin_launch *launches;
+    const size_t count = standin_launches(&launches);
+    uint64_t next = 0;
+    for (size_t i = 0; i < count; i++) {
+        table_args args;
+        if (strcmp(launches[i].kernel, "sum_table") != 0)
+            continue;
+        memcpy(&args, launches[i].arguments[0].bytes, sizeof args);
+        assert_true(args.first == next);
+        assert_in_range(launches[i].global, 1, MOST_ITEMS);
+        next += launches[i].global / launches[i].local;
+    }
+}
+
+static void launch(const world *w, const wa_buffers *buffers)
+{
+    standin_forget();
+    assert_int_equal(wa_launch(&w->problem, &w->plan, &w->kernels, w->at.queue,
+                               buffers, 0, 0, NULL, NULL),
+                     WINATTN_SUCCESS);
+    check_table_launches();
+}
+
+/* Each kernel of gradients that leaves numbers of rows or makes gradients is
+ * launched, but for that of statistics where the forward pass has them, and
+ * for those that are another's substitute: of the two only one. */
+static void assert_gradients_launched(const world *w, bool is_given,
+                                      bool copies)
+{
+    const wa_plan *plan = &w->plan;
+    for (int i = WA_STEP_STATISTICS; i < WA_STEPS; i++) {
+        const bool copying =
+            i == WA_STEP_UNALIGNED_ROWS || i == WA_STEP_UNALIGNED_KEYS;
+        const bool boxes = i == WA_STEP_ROWS || i == WA_STEP_KEYS;
+        bool idle = false;
+        if (!plan->step[i].kernel || i == WA_STEP_SUM)
+            continue;
+        if (i == WA_STEP_STATISTICS)
+            idle = is_given;
+        else if (plan->family->engine == WA_ENGINE_MORE_SPECIAL &&
+                 (copying || boxes))
+            idle = copying != copies;
+        assert_int_equal(groups_of(w, i) == 0, idle);
+    }
+}
+
+static size_t given_launched; /* calls that were given both */
+
+/* Gradients take what is known of rows from o and lse where both are given and
+ * there is a step for that, and else find it. Rows that do not start at 16
+ * bytes are no boxes of tensor maps. */
+static void launch_gradients(const world *w)
+{
+    static const wa_tensor_id absent[] = {WA_Q, WA_O, WA_LSE}; /* Q: neither */
+    for (size_t i = 0; i < 2 * sizeof absent / sizeof *absent; i++) {
+        wa_buffers buffers = all_buffers(w);
+        const bool is_given = i / 2 == 0 && w->kernels.step[WA_STEP_GIVEN];
+        const bool starts_odd = i % 2;
+        if (i / 2 > 0)
+            buffers.tensor[absent[i / 2]].buffer = NULL;
+        if (starts_odd)
+            buffers.tensor[WA_Q].offset = w->problem.tensor[WA_Q].element_size;
+        launch(w, &buffers);
+        assert_int_equal(is_given, groups_of(w, WA_STEP_GIVEN) > 0);
+        given_launched += is_given;
+        assert_gradients_launched(w, is_given, starts_odd);
+    }
+}
+
+/* ---- A device of one compute unit ---- */
+
+static void check_forward(const world *w)
+{
+    const wa_problem *p = &w->problem;
+    const wa_schedule *s = &w->plan.schedule;
+    const wa_buffers all = all_buffers(w);
+    launch(w, &all);
+    const uint64_t groups = groups_of(w, WA_STEP_FORWARD);
+    assert_true(groups > 0);
+    assert_true(s->groups != 0 || groups == s->sharing_groups ||
+                groups * s->work_tiles_per_group >=
+                    p->windows * p->heads * s->row_blocks);
+}
+
+/* So is one that says it has none: all plans launch something, and come to an
+ * end. */
+static void one_compute_unit(void **state)
+{
+    (void)state;
+    static const char *const problems[] = {
+        "dtype=fp16 windows=100 bias=same",
+        "windows=3 heads=1 queries=70000 keys=2000 dim=256",
+        "dtype=bf16 windows=2000 heads=12 queries=64",
+        "dtype=fp16 variant=sliding windows=2 queries=5000 block=64",
+        "dtype=fp16 grid=2 size=56x56 window=7x7 shift=3x3 mask=shift "
+        "bias=table_same batch=8",
+    };
+    for (size_t d = 0; d < made_up_count; d++)
+        for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+            const winattn_desc desc = both_of(problems[i]);
+            wa_device device = made_up_devices[d];
+            device.compute_units = 1;
+            world w = open_world(&device, &desc);
+            if (make(&w, WA_FORWARD))
+                check_forward(&w);
+            if (make(&w, WA_BACKWARD))
+                launch_gradients(&w);
+            close_world(&w);
+        }
+    assert_true(given_launched > 0);
+}
+
+/* ---- Where memory starts ---- */
+
+/* Vectors are accessed where tensors start on multiples of them: that is asked
+ * of the caller's own memory, and of parts of buffers. */
+static void memory_may_start_anywhere(void **state)
+{
+    (void)state;
+    static const struct {
+        cl_mem_flags flags;
+        size_t origin, host;
+        bool is_wide;
+        winattn_status status;
+    } rows[] = {
+        {CL_MEM_READ_WRITE, 0, 0, true, WINATTN_SUCCESS},
+        /* some drivers say where their own memory is: on a line of it */
+        {CL_MEM_READ_WRITE, 0, 4, true, WINATTN_SUCCESS},
+        {CL_MEM_READ_WRITE, 256, 0, true, WINATTN_SUCCESS},
+        {CL_MEM_READ_WRITE, 8, 0, false, WINATTN_SUCCESS},
+        {CL_MEM_USE_HOST_PTR, 0, 4096, true, WINATTN_SUCCESS},
+        {CL_MEM_USE_HOST_PTR, 0, 4104, false, WINATTN_SUCCESS},
+        {CL_MEM_USE_HOST_PTR, 128, 4228, false, WINATTN_SUCCESS},
+        {CL_MEM_USE_HOST_PTR, 0, 4098, false, WINATTN_INVALID_LAYOUT},
+    };
+    const winattn_desc desc = both_of("dim=32");
+    world w = open_world(made_up_device("A100"), &desc);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (wa_pass pass = WA_FORWARD; pass < WA_PASSES; pass++) {
+            const standin_launch *launches;
+            forward_args args; /* backward_args start with them */
+            wa_buffers buffers = all_buffers(&w);
+            const cl_mem k =
+                standin_part(w.at.context, rows[i].flags, SIZE_MAX / 4,
+                             rows[i].origin, rows[i].host);
+            buffers.tensor[WA_K].buffer = k;
+            assert_true(make(&w, pass));
+            assert_int_equal(wa_check_buffers(&w.problem, pass,
+                                              w.plan.workspace.all,
+                                              w.at.context, &buffers, 0),
+                             rows[i].status);
+            if (rows[i].status != WINATTN_SUCCESS) {
+                assert_non_null(strstr(winattn_last_reason(), "of k starts"));
+            } else {
+                launch(&w, &buffers);
+                assert_int_equal(standin_launches(&launches), 1);
+                memcpy(&args, launches[0].arguments[0].bytes, sizeof args);
+                assert_int_equal((args.flags & ARG_WIDE_ACCESS) != 0,
+                                 rows[i].is_wide);
+            }
+            clReleaseMemObject(k);
+        }
+    close_world(&w);
+}
+
+/* ---- A table of many entries ---- */
+
+/* Entries of all heads are more than 2^32: every one has a work-group, in
+ * launches of fewer than 2^31 work-items. */
+static void many_entries(void **state)
+{
+    (void)state;
+    const cl_int index[1] = {0};
+    const cl_ulong entries = 65537;
+    /* head after head, as contiguous tables span fewer than 2^31 elements */
+    const winattn_strides strides = {.row = 1, .head = entries};
+    const winattn_desc desc = {
+        .struct_size = sizeof desc,
+        .windows = 1,
+        .queries = 1,
+        .keys = 1,
+        .head_dim = 1,
+        .heads = 65536,
+        .bias = WINATTN_BIAS_TABLE,
+        .table = {.entries = (cl_uint)entries, .index = index},
+        .bias_strides = strides,
+        .dbias_strides = strides,
+        .passes = WINATTN_PASS_BACKWARD};
+    world w = open_world(made_up_device("H200"), &desc);
+    assert_true(make(&w, WA_BACKWARD));
+    const wa_buffers all = all_buffers(&w);
+    launch(&w, &all);
+    assert_true(groups_of(&w, WA_STEP_SUM_TABLE) == 65536ull * 65537);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_compute_unit),
+        cmocka_unit_test(memory_may_start_anywhere),
+        cmocka_unit_test(many_entries),
+    };
+    setenv("WINATTN_CACHE", "0", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
