@@ -86,21 +86,8 @@ static winattn_status make_launches(winattn_cuda_call *call)
     return WINATTN_SUCCESS;
 }
 
-static winattn_status check_stream(void *stream)
+static winattn_status prepare(winattn_cuda_call *call)
 {
-    int is_captured = 0;
-    WA_TRY(wa_cuda_check(wa_cuda_driver()->is_capturing(stream, &is_captured),
-                         "cuStreamIsCapturing"));
-    if (is_captured)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "the first call of its kind compiles, which cannot be "
-                       "captured: call it once before");
-    return WINATTN_SUCCESS;
-}
-
-static winattn_status prepare(winattn_cuda_call *call, void *stream)
-{
-    WA_TRY(check_stream(stream));
     WA_TRY(load_programs(call));
     WA_TRY(copy_tables(call));
     return make_launches(call);
@@ -129,23 +116,50 @@ static void leave(void)
     wa_cuda_driver()->pop(&before);
 }
 
-static winattn_status make(winattn_cuda_call *call, int ordinal, void *stream)
+/* Which context it is in. */
+static winattn_status find_context(winattn_cuda_call *call, int ordinal)
 {
     const wa_cuda *cuda = wa_cuda_driver();
     if (!cuda)
         return wa_fail(WINATTN_DRIVER_FAILED, "CUDA's driver is not there");
     WA_TRY(wa_cuda_check(cuda->init(0), "cuInit"));
     WA_TRY(wa_cuda_check(cuda->device(&call->device, ordinal), "cuDeviceGet"));
-    WA_TRY(wa_cuda_check(cuda->retain(&call->context, call->device),
-                         "cuDevicePrimaryCtxRetain"));
+    return wa_cuda_check(cuda->retain(&call->context, call->device),
+                         "cuDevicePrimaryCtxRetain");
+}
+
+winattn_status winattn_cuda_check_stream(int ordinal, void *stream)
+{
+    winattn_cuda_call call = {.list = NULL};
+    int is_captured = 0;
+    wa_forget_failure();
+    WA_TRY(find_context(&call, ordinal));
+    winattn_status status = enter(&call);
+    if (status == WINATTN_SUCCESS) {
+        status =
+            wa_cuda_check(wa_cuda_driver()->is_capturing(stream, &is_captured),
+                          "cuStreamIsCapturing");
+        leave();
+    }
+    wa_cuda_driver()->release(call.device);
+    if (status == WINATTN_SUCCESS && is_captured)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "the first call of its kind compiles, which cannot be "
+                       "captured: call it once before");
+    return status;
+}
+
+static winattn_status make(winattn_cuda_call *call, int ordinal)
+{
+    WA_TRY(find_context(call, ordinal));
     WA_TRY(enter(call));
-    const winattn_status status = prepare(call, stream);
+    const winattn_status status = prepare(call);
     leave();
     return status;
 }
 
 winattn_status wa_cuda_call_of_list(int ordinal, winattn_launch_list *list,
-                                    void *stream, winattn_cuda_call **result)
+                                    winattn_cuda_call **result)
 {
     *result = NULL;
     winattn_cuda_call *call = calloc(1, sizeof *call);
@@ -154,7 +168,7 @@ winattn_status wa_cuda_call_of_list(int ordinal, winattn_launch_list *list,
         return wa_fail_memory();
     }
     call->list = list;
-    const winattn_status status = make(call, ordinal, stream);
+    const winattn_status status = make(call, ordinal);
     wa_list_drop_bulk(list);
     if (status != WINATTN_SUCCESS)
         winattn_cuda_call_destroy(call);
@@ -198,9 +212,10 @@ winattn_status winattn_cuda_call_create(int ordinal, const winattn_plan *plan,
         passes == WINATTN_PASS_FORWARD ? WA_FORWARD : WA_BACKWARD;
     winattn_launch_list *list;
     *result = NULL;
+    WA_TRY(winattn_cuda_check_stream(ordinal, stream));
     WA_TRY(
         winattn_launch_list_create(plan, passes, memory, accumulate, &list));
-    WA_TRY(wa_cuda_call_of_list(ordinal, list, stream, result));
+    WA_TRY(wa_cuda_call_of_list(ordinal, list, result));
     const winattn_status status = check(*result, ordinal, plan, pass, stream);
     if (status != WINATTN_SUCCESS) {
         winattn_cuda_call_destroy(*result);

@@ -8,7 +8,7 @@
 
 /* Takes the list over, also where it fails. */
 winattn_status wa_cuda_call_of_list(int ordinal, winattn_launch_list *list,
-                                    void *stream, winattn_cuda_call **call);
+                                    winattn_cuda_call **call);
 
 /* Where a trial runs. The device's context must be current. */
 typedef struct wa_cuda_place {

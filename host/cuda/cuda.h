@@ -24,11 +24,16 @@ WINATTN_API winattn_status winattn_cuda_uuid(int ordinal,
 /* A call on a device: its programs are loaded, its tables lie there. */
 typedef struct winattn_cuda_call winattn_cuda_call;
 
+/* Can programs be compiled and memory be taken? Fails while the stream is
+ * being captured. Ask before a plan is made. */
+WINATTN_API winattn_status winattn_cuda_check_stream(int ordinal,
+                                                     void *stream);
+
 /* A call of the plan as winattn_launch_list_create describes it. The plan,
  * whose device must be the same, is not needed any more then. Kernels that are
  * compared with plain ones before OpenCL takes them are compared once more
- * through CUDA. Fails while `stream` is being captured, as programs are
- * compiled and memory is taken. On failure *call is NULL. */
+ * through CUDA. Fails where winattn_cuda_check_stream does. On failure *call
+ * is NULL. */
 WINATTN_API winattn_status winattn_cuda_call_create(
     int ordinal, const winattn_plan *plan, cl_bitfield pass,
     const winattn_memory *memory, cl_bitfield accumulate, void *stream,

@@ -75,7 +75,7 @@ static winattn_status launch(const trial *t, const wa_cuda_place *place,
         winattn_launch_list_destroy(list);
         return status;
     }
-    WA_TRY(wa_cuda_call_of_list(place->ordinal, list, place->stream, &call));
+    WA_TRY(wa_cuda_call_of_list(place->ordinal, list, &call));
     status = winattn_cuda_call_launch(call, t->at, place->stream);
     if (status == WINATTN_SUCCESS)
         status = wa_cuda_check(wa_cuda_driver()->synchronize(place->stream),

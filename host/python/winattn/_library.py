@@ -191,6 +191,7 @@ _FUNCTIONS = {
                                         POINTER(c_size_t))),
     "winattn_cuda_bind": (c_char_p, (FIND_FUNCTION,)),
     "winattn_cuda_uuid": (c_int32, (c_int, c_char_p)),
+    "winattn_cuda_check_stream": (c_int32, (c_int, c_void_p)),
     "winattn_cuda_call_create": (c_int32, (
         c_int, c_void_p, c_uint64, c_char_p, c_uint64, c_void_p,
         POINTER(c_void_p))),

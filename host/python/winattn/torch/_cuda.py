@@ -186,6 +186,9 @@ class _Call:
             self._slots.append((slot, number, view.offset))
             self._template[slot + 1] = view.span()
         self._handle = c_void_p()
+        _bind()
+        _library.check(library.winattn_cuda_check_stream(
+            index, _stream(index)))
         with _planner.lock:
             session = _planner.session(index)
             plan = Plan(session.context, session.device,
