@@ -6,6 +6,8 @@ in the host's memory stand for those on the device."""
 import contextlib
 import ctypes
 import os
+import subprocess
+import sys
 import threading
 import unittest
 
@@ -156,6 +158,24 @@ class Calls(unittest.TestCase):
             winattn.torch.window_attention(self.qkv)
         self.assertFalse(_cuda._planner._sessions)
         self.check(self.qkv[:, :9])
+
+
+class WithoutLoader(unittest.TestCase):
+
+    def test_driver_by_its_name(self):
+        """A driver's own table has the functions."""
+        code = """
+import numpy, winattn
+q, v = numpy.ones((2, 1, 2, 9, 8), numpy.float32)
+v[:, 1] = 2
+o = winattn.window_attention(q, q, v, tier="local")
+assert numpy.allclose(o, v, atol=1e-5), o
+print(winattn.default_device())"""
+        made = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True,
+            env={**os.environ, "WINATTN_OPENCL": os.environ["EMULATED_OPENCL"],
+                 "WINATTN_DEVICE": "H200"})
+        self.assertIn("H200", made.stdout, made.stderr)
 
 
 if __name__ == "__main__":
