@@ -8,7 +8,7 @@
 #define CAMPAIGN_LEVELS_H
 
 #include "kit/cases.h"
-#include "meaning.h"
+#include "kit/meaning.h"
 #include "winattn_models.h"
 
 /* Somebody to tell what is wrong; the program has it. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "meaning.h"
 #include "test_device.h"
 
 #define GUARD_BYTE 0xa5
@@ -86,21 +87,16 @@ void data_free(case_buffers *d)
 static winattn_strides strides_of(const case_buffers *d, tensor_id id)
 {
     const tensor_data *t = &d->tensor[id];
-    const bool regions = id == T_QUERY_REGIONS || id == T_KEY_REGIONS;
-    const bool is_bias = id == T_BIAS || id == T_DBIAS;
-    const bool is_pad =
-        id == T_PAD_K || id == T_PAD_V || id == T_D_PAD_K || id == T_D_PAD_V;
-    const bool has_head = id != T_MASK && !regions;
+    const tensor_trait *trait = &tensor_traits[id];
+    const bool is_table = trait->use == WITH_BIAS && case_has_table(&d->c);
     winattn_strides s;
     memset(&s, 0, sizeof s);
     if (!t->used)
         return s;
-    const bool has_column = id != T_LSE && id != T_D_LSE && !regions &&
-                            !(is_bias && case_has_table(&d->c));
-    s.window = !is_bias && !is_pad ? t->stride[0] : 0;
-    s.head = has_head ? t->stride[1] : 0;
-    s.row = !is_pad && !t->on_grid ? t->stride[2] : 0;
-    s.column = has_column ? t->stride[3] : 0;
+    s.window = trait->axes[0] != '1' ? t->stride[0] : 0;
+    s.head = trait->axes[1] != '1' ? t->stride[1] : 0;
+    s.row = trait->axes[2] != '1' && !t->on_grid ? t->stride[2] : 0;
+    s.column = trait->axes[3] != '1' && !is_table ? t->stride[3] : 0;
     for (int axis = 0; t->on_grid && axis < d->c.grid; axis++)
         s.axis[axis] = t->axis_stride[axis];
     return s;
@@ -114,27 +110,12 @@ winattn_desc data_desc(const case_buffers *d)
         desc.table.index = d->entry;
         desc.table.entries = (cl_uint)d->c.entries;
     }
-    if (d->c.layout == LAYOUT_CONTIGUOUS)
-        return desc;
-    desc.q = strides_of(d, T_Q);
-    desc.k = strides_of(d, T_K);
-    desc.v = strides_of(d, T_V);
-    desc.o = strides_of(d, T_O);
-    desc.lse = strides_of(d, T_LSE);
-    desc.bias_strides = strides_of(d, T_BIAS);
-    desc.mask_strides = strides_of(d, T_MASK);
-    desc.query_region_strides = strides_of(d, T_QUERY_REGIONS);
-    desc.key_region_strides = strides_of(d, T_KEY_REGIONS);
-    desc.d_o = strides_of(d, T_D_O);
-    desc.d_lse = strides_of(d, T_D_LSE);
-    desc.dq = strides_of(d, T_DQ);
-    desc.dk = strides_of(d, T_DK);
-    desc.dv = strides_of(d, T_DV);
-    desc.dbias_strides = strides_of(d, T_DBIAS);
-    desc.pad_k = strides_of(d, T_PAD_K);
-    desc.pad_v = strides_of(d, T_PAD_V);
-    desc.d_pad_k = strides_of(d, T_D_PAD_K);
-    desc.d_pad_v = strides_of(d, T_D_PAD_V);
+    for (int id = 0; id < TENSORS && d->c.layout != LAYOUT_CONTIGUOUS; id++) {
+        const winattn_strides strides = strides_of(d, (tensor_id)id);
+        if (tensor_traits[id].strides != NOWHERE)
+            memcpy((char *)&desc + tensor_traits[id].strides, &strides,
+                   sizeof strides);
+    }
     return desc;
 }
 

@@ -5,130 +5,65 @@
 
 #include <math.h>
 
+#include "meaning.h"
+
 /* ---- Shapes ---- */
 
-/* Has it an element for each token? */
-static bool has_tokens(tensor_id id)
-{
-    return id <= T_V || (id >= T_O && id <= T_DV);
-}
-
-static bool is_used(const test_case *c, tensor_id id)
+/* Has the case a tensor that its descriptor allows? */
+static bool is_given(const test_case *c, tensor_id id)
 {
     const bool back = c->pass == PASS_BACKWARD;
-    const bool wanted = id < T_DQ || (back && (c->outputs >> (id - T_DQ) & 1));
-    const bool has_pads = c->grid && c->padding == WINATTN_PADDING_VALUES;
+    if (id >= T_DQ && !(back && (c->outputs >> (id - T_DQ) & 1)))
+        return false;
     switch (id) {
-    case T_BIAS:
-    case T_DBIAS:
-        return wanted && c->bias != TERM_NONE;
-    case T_MASK:
-        return case_mask_is_array(c);
-    case T_QUERY_REGIONS:
-    case T_KEY_REGIONS:
-        return c->mask == TERM_REGIONS;
     case T_LOGIT_SCALE:
     case T_D_LOGIT_SCALE:
-        return wanted && c->variant == WINATTN_COSINE &&
-               !isnan(c->logit_scale);
+        return !isnan(c->logit_scale);
     case T_PAD_K:
-        return has_pads && (c->pads & 1);
+        return c->pads & 1;
     case T_PAD_V:
-        return has_pads && (c->pads & 2);
-    case T_D_PAD_K:
-    case T_D_PAD_V:
-        return wanted && has_pads;
+        return c->pads & 2;
     case T_O:
         return !back || c->given;
     case T_LSE:
         return back ? c->given : c->lse;
-    case T_D_O:
-        return back;
     case T_D_LSE:
-        return back && c->d_lse;
+        return c->d_lse;
     default:
-        return wanted;
+        return true;
     }
 }
 
-static storage_kind kind_of(const test_case *c, tensor_id id)
+static storage_kind kind_of(const test_case *c, unsigned element_bytes)
 {
-    static const storage_kind kinds[] = {[WINATTN_FP32] = KIND_FP32,
-                                         [WINATTN_FP16] = KIND_FP16,
-                                         [WINATTN_BF16] = KIND_BF16};
-    const bool is_region = id == T_QUERY_REGIONS || id == T_KEY_REGIONS;
-    const bool is_single =
-        id == T_LOGIT_SCALE || id == T_LSE || id == T_D_LSE ||
-        id >= T_DBIAS || /* sums over windows */
-        (id == T_MASK && c->mask == TERM_FP32) ||
-        (id == T_BIAS && (c->bias == TERM_FP32 || c->bias == TERM_TABLE_FP32));
-    return is_region ? KIND_U8 : is_single ? KIND_FP32 : kinds[c->dtype];
-}
-
-/* Windows, heads, rows and columns of a tensor without a grid: w windows, m
- * masks, h heads, g key heads, q queries, k keys, d channels, 1 where there is
- * no such axis. */
-static const char axes_of[TENSORS][5] = {
-    [T_Q] = "whqd",
-    [T_K] = "wgkd",
-    [T_V] = "wgkd",
-    [T_BIAS] = "1hqk",
-    [T_MASK] = "m1qk",
-    [T_QUERY_REGIONS] = "m1q1",
-    [T_KEY_REGIONS] = "m1k1",
-    [T_LOGIT_SCALE] = "1h11",
-    [T_PAD_K] = "1g1d",
-    [T_PAD_V] = "1g1d",
-    [T_O] = "whqd",
-    [T_LSE] = "whq1",
-    [T_D_O] = "whqd",
-    [T_D_LSE] = "whq1",
-    [T_DQ] = "whqd",
-    [T_DK] = "wgkd",
-    [T_DV] = "wgkd",
-    [T_DBIAS] = "1hqk",
-    [T_D_LOGIT_SCALE] = "1h11",
-    [T_D_PAD_K] = "1g1d",
-    [T_D_PAD_V] = "1g1d",
-};
-
-static void set_extents(const test_case *c, tensor_id id, size_t extent[4])
-{
-    const struct {
-        char axis;
-        int extent;
-    } extents[] = {{'w', c->windows}, {'m', c->mask_windows},
-                   {'h', c->heads},   {'g', c->kv_heads},
-                   {'q', c->queries}, {'k', c->keys},
-                   {'d', c->dim},     {'1', 1}};
-    for (int i = 0; i < 4; i++)
-        for (size_t j = 0; j < sizeof extents / sizeof *extents; j++)
-            if (extents[j].axis == axes_of[id][i])
-                extent[i] = (size_t)extents[j].extent;
-    if ((id == T_BIAS || id == T_DBIAS) && case_has_table(c)) {
-        extent[2] = (size_t)case_table_entries(c);
-        extent[3] = 1;
-    }
+    return element_bytes == 1              ? KIND_U8
+           : element_bytes == 4            ? KIND_FP32
+           : c->dtype == (int)WINATTN_FP16 ? KIND_FP16
+                                           : KIND_BF16;
 }
 
 void data_describe(case_buffers *d)
 {
     const test_case *c = &d->c;
-    const bool back = c->pass == PASS_BACKWARD;
-    for (int i = 0; i < TENSORS; i++) {
-        const tensor_id id = (tensor_id)i;
+    winattn_desc desc = case_desc(c);
+    desc.table.entries = (cl_uint)c->entries;
+    for (int id = 0; id < TENSORS; id++) {
+        const tensor_meaning is = meaning_of(&desc, (tensor_id)id);
         tensor_data *t = &d->tensor[id];
-        t->used = is_used(c, id);
-        t->is_output = (!back && (id == T_O || id == T_LSE)) || id >= T_DQ;
-        t->kind = kind_of(c, id);
-        set_extents(c, id, t->extent);
-        t->on_grid = c->grid && has_tokens(id);
+        t->used = is.is_used && is_given(c, (tensor_id)id);
+        t->is_output = tensor_traits[id].role[c->pass] >= ROLE_OUTPUT;
+        t->kind = kind_of(c, is.element_bytes);
+        t->on_grid = is.on_grid;
+        t->extent[0] = (size_t)is.extent[AXIS_WINDOW];
+        t->extent[1] = (size_t)is.extent[AXIS_HEAD];
+        t->extent[2] = (size_t)is.extent[AXIS_ROW];
+        t->extent[3] = (size_t)is.extent[AXIS_COLUMN];
         if (!t->on_grid)
             continue;
-        t->extent[0] = (size_t)c->batch;
         t->extent[2] = 1;
         for (int axis = 0; axis < c->grid; axis++) {
-            t->axis_extent[axis] = (size_t)c->size[axis];
+            t->axis_extent[axis] =
+                (size_t)is.extent[AXIS_COLUMN - c->grid + axis];
             t->extent[2] *= t->axis_extent[axis];
         }
     }

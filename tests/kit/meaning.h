@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a descriptor means for each tensor, worked out from winattn.h and not
  * by the library's code: extents, strides, where the last element is. */
-#ifndef CAMPAIGN_MEANING_H
-#define CAMPAIGN_MEANING_H
+#ifndef KIT_MEANING_H
+#define KIT_MEANING_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "kit/tensor_id.h"
+#include "tensor_id.h"
 #include "winattn.h"
 
 /* Products of two 64-bit numbers, so that nothing here overflows. */
