@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "kit/devices.h"
+#include "place.h"
 #include "program/ptx.h"
-#include "standin.h"
 
 #define SLIDING_FORWARD "sliding_forward_wgmma"
 #define SLIDING_ROWS "sliding_rows_wgmma"
@@ -121,15 +121,14 @@ static winattn_desc another(winattn_desc desc)
 /* ---- A session ---- */
 
 typedef struct world {
-    cl_context context;
-    cl_device_id id;
+    place at;
     winattn_plan *plan;
     char text[4096]; /* what the plan says */
 } world;
 
 static void plan_for(world *w, const winattn_desc *desc)
 {
-    if (winattn_plan_create(w->context, w->id, desc, &w->plan) !=
+    if (winattn_plan_create(w->at.context, w->at.id, desc, &w->plan) !=
         WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
     assert_int_equal(
@@ -139,8 +138,7 @@ static void plan_for(world *w, const winattn_desc *desc)
 
 static world begin(const winattn_desc *desc)
 {
-    world w = {.id = standin_device(made_up_device("H200"))};
-    w.context = standin_context(1, &w.id);
+    world w = {.at = place_of(made_up_device("H200"))};
     plan_for(&w, desc);
     return w;
 }
@@ -148,9 +146,7 @@ static world begin(const winattn_desc *desc)
 static void end(world *w)
 {
     winattn_plan_destroy(w->plan);
-    clReleaseContext(w->context);
-    assert_null(standin_alive());
-    assert_null(standin_wrong(NULL));
+    close_place(&w->at);
 }
 
 static void assert_says(const world *w, const char *part)
@@ -283,9 +279,8 @@ static void launches_have_as_many_groups_as_units(void **state)
     descs[0].queries = descs[0].keys = 100000;
     for (int i = 0; i < 2; i++) {
         world w = begin(&descs[i]);
-        const cl_command_queue queue = standin_queue(w.context, w.id, false);
         const cl_mem memory =
-            standin_buffer(w.context, CL_MEM_READ_WRITE, (size_t)1 << 32);
+            standin_buffer(w.at.context, CL_MEM_READ_WRITE, (size_t)1 << 32);
         const winattn_tensor all = {memory, 0}, none = {NULL, 0};
         const winattn_forward f = {.struct_size = sizeof f,
                                    .q = all,
@@ -295,14 +290,13 @@ static void launches_have_as_many_groups_as_units(void **state)
                                    .o = all};
         standin_forget();
         assert_int_equal(
-            winattn_enqueue_forward(w.plan, queue, &f, 0, NULL, NULL),
+            winattn_enqueue_forward(w.plan, w.at.queue, &f, 0, NULL, NULL),
             WINATTN_SUCCESS);
         const standin_launch *launches;
         assert_int_equal(standin_launches(&launches), 1);
         assert_int_equal(launches[0].local, 640);
         assert_int_equal(launches[0].global, 640 * groups[i]);
         clReleaseMemObject(memory);
-        clReleaseCommandQueue(queue);
         end(&w);
         start(NULL);
     }
@@ -326,7 +320,7 @@ static void it_is_exported(void **state)
     winattn_programs *programs;
     (void)state;
     world w = begin(&desc);
-    assert_int_equal(winattn_programs_create(w.context, w.id, &programs),
+    assert_int_equal(winattn_programs_create(w.at.context, w.at.id, &programs),
                      WINATTN_SUCCESS);
     assert_int_equal(winattn_programs_export(programs, 0, NULL, &size),
                      WINATTN_SUCCESS);
@@ -342,9 +336,8 @@ static void it_is_exported(void **state)
     assert_false(holds(blob, size, "//@"));
     end(&w);
     start(NULL);
-    w.id = standin_device(made_up_device("H200"));
-    w.context = standin_context(1, &w.id);
-    assert_int_equal(winattn_programs_create(w.context, w.id, &programs),
+    w.at = place_of(made_up_device("H200"));
+    assert_int_equal(winattn_programs_create(w.at.context, w.at.id, &programs),
                      WINATTN_SUCCESS);
     assert_int_equal(winattn_programs_import(programs, size, blob),
                      WINATTN_SUCCESS);
@@ -524,14 +517,13 @@ static void what_was_wrong_is_remembered(void **state)
 static bool plan_while_failing(const winattn_desc *desc, unsigned long n,
                                bool allocation)
 {
-    world w = {.id = standin_device(made_up_device("H200"))};
-    w.context = standin_context(1, &w.id);
+    world w = {.at = place_of(made_up_device("H200"))};
     if (allocation)
         standin_fail_allocation(n);
     else
         standin_fail_call(NULL, n, 0);
     const winattn_status status =
-        winattn_plan_create(w.context, w.id, desc, &w.plan);
+        winattn_plan_create(w.at.context, w.at.id, desc, &w.plan);
     const bool failed = standin_failed() != NULL;
     standin_fail_nothing();
     if (status != WINATTN_SUCCESS)
