@@ -132,6 +132,13 @@ static bool may_retry(const attempts *tried, const wa_plan *plan)
            tried->exclusions.most_items[WA_ENGINE_MATRIX] == 0;
 }
 
+/* What is written down of a failure is never "", which would mean none. */
+static const char *reason_of(winattn_status status)
+{
+    const char *reason = winattn_last_reason();
+    return reason[0] ? reason : winattn_status_message(status);
+}
+
 /* After a failure that says something of kernel and device: where the shape
  * was a measured one, the planner has another of its own; the registers that
  * its kernel needs may be there for `most` work-items, fewer than it had; what
@@ -151,19 +158,19 @@ static winattn_status learn(attempts *tried, const wa_plan *plan,
     if (tried->repeats)
         return WINATTN_SUCCESS;
     if (engine > WA_ENGINE_MATRIX) {
-        snprintf(reason, WA_REASON_SIZE, "%.200s", winattn_last_reason());
+        snprintf(reason, WA_REASON_SIZE, "%.200s", reason_of(status));
         return WINATTN_SUCCESS;
     }
     if (plan->tuned) {
         snprintf(tried->exclusions.untuned[engine], WA_REASON_SIZE, "%.200s",
-                 winattn_last_reason());
+                 reason_of(status));
         return WINATTN_SUCCESS;
     }
     if (may_retry(tried, plan) && most > 0 && most < work_group) {
         tried->exclusions.most_items[engine] = most;
         return WINATTN_SUCCESS;
     }
-    snprintf(reason, WA_REASON_SIZE, "%.200s", winattn_last_reason());
+    snprintf(reason, WA_REASON_SIZE, "%.200s", reason_of(status));
     if (tried->first == WINATTN_SUCCESS) {
         tried->first = status;
         memcpy(tried->reason, reason, sizeof tried->reason);
