@@ -39,7 +39,7 @@ if(WINATTN_INSTALL)
 endif()
 if(UNIX AND CMAKE_CXX_COMPILER AND WINATTN_INSTALL AND WINATTN_SHARED
         AND WINATTN_STATIC)
-    add_consumer_test(quick find_package winattn installed)
+    add_consumer_test(ci find_package winattn installed)
     add_consumer_test(ci find_package static installed)
     add_consumer_test(full find_package shared installed)
     add_consumer_test(ci pkg_config shared installed)
