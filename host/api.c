@@ -322,12 +322,10 @@ winattn_status winattn_launch_list_create(const winattn_plan *plan,
     const wa_pass pass =
         passes == WINATTN_PASS_FORWARD ? WA_FORWARD : WA_BACKWARD;
     wa_forget_failure();
-    if (result)
-        *result = NULL;
-    if (!plan || !memory || !result)
-        return WA_INVALID("%s is NULL", !plan     ? "plan"
-                                        : !memory ? "memory"
-                                                  : "list");
+    WA_WANT(result, "list");
+    *result = NULL;
+    WA_WANT(plan, "plan");
+    WA_WANT(memory, "memory");
     if (passes != WINATTN_PASS_FORWARD && passes != WINATTN_PASS_BACKWARD)
         return WA_INVALID("a list is of one pass, forward or backward");
     if (pass == WA_FORWARD && accumulate != 0)
@@ -335,8 +333,7 @@ winattn_status winattn_launch_list_create(const winattn_plan *plan,
     WA_TRY(wa_check_process());
     WA_TRY(check_pass(plan, pass));
     winattn_launch_list *list = wa_plan_begin_list(plan);
-    if (!list)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(list);
     const winattn_status status =
         write_down(plan, pass, memory, accumulate, list);
     if (status != WINATTN_SUCCESS)

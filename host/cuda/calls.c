@@ -70,8 +70,7 @@ static winattn_status make_launches(winattn_cuda_call *call)
     while (winattn_launch_list_launch(call->list, count))
         count++;
     call->launches = calloc(count + 1, sizeof *call->launches);
-    if (!call->launches)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(call->launches);
     for (size_t i = 0; i < count; i++) {
         launch = winattn_launch_list_launch(call->list, i);
         if (launch->argument_count > MOST_ARGUMENTS ||
@@ -183,13 +182,10 @@ static winattn_status check(const winattn_cuda_call *call, int ordinal,
                             void *stream)
 {
     wa_cuda_place place = {plan, ordinal, stream};
-    bool is_trusted = !wa_plan_is_checked(plan, pass);
-    if (!is_trusted) {
-        is_trusted = true;
-        for (int i = 0; i < MOST_PROGRAMS && call->modules[i]; i++)
-            is_trusted = is_trusted && wa_module_is_trusted(call->modules[i]);
-    }
-    if (is_trusted)
+    bool is_trusted = true;
+    for (int i = 0; i < MOST_PROGRAMS && call->modules[i]; i++)
+        is_trusted = is_trusted && wa_module_is_trusted(call->modules[i]);
+    if (is_trusted || !wa_plan_is_checked(plan, pass))
         return WINATTN_SUCCESS;
     WA_TRY(enter(call));
     const winattn_status status =

@@ -206,8 +206,7 @@ winattn_status wa_module_text_make(const char *ptx, wa_module_text *result)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "the driver's binary is no PTX");
     to.text = malloc(to.size + 1);
-    if (!to.text)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(to.text);
     to.size = 0;
     write_text(ptx, &found, &to);
     to.text[to.size] = 0;

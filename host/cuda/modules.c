@@ -17,7 +17,6 @@
 
 struct wa_module {
     char *key; /* of its binary in the cache, and the device's number */
-    wa_cu_device device;
     unsigned users;
     wa_cu_module module;
     uint32_t local_bytes;
@@ -97,8 +96,7 @@ static winattn_status compile(wa_module *module, const wa_module_text *text,
     void *binary;
     size_t size;
     compilation *c = calloc(1, sizeof *c);
-    if (!c)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(c);
     add_options(c, text, registers);
     winattn_status status = wa_cuda_check(
         cuda->link_create(c->count, c->options, c->values, &link),
@@ -165,8 +163,7 @@ static winattn_status read_device(wa_cu_device device, int *version,
 }
 
 /* The caller holds the lock. */
-static winattn_status find_or_load(wa_cu_device device, char **key,
-                                   const wa_module_text *text,
+static winattn_status find_or_load(char **key, const wa_module_text *text,
                                    unsigned registers, wa_module **result)
 {
     wa_module *module = modules;
@@ -174,10 +171,8 @@ static winattn_status find_or_load(wa_cu_device device, char **key,
         module = module->next;
     if (!module) {
         module = calloc(1, sizeof *module);
-        if (!module)
-            return wa_fail_memory();
+        WA_TRY_MEMORY(module);
         module->key = *key;
-        module->device = device;
         module->local_bytes = text->local_bytes;
         const winattn_status status = load(module, text, registers);
         if (status != WINATTN_SUCCESS) {
@@ -206,7 +201,7 @@ winattn_status wa_module_acquire(wa_cu_device device,
     winattn_status status = key ? WINATTN_SUCCESS : wa_fail_memory();
     if (status == WINATTN_SUCCESS) {
         wa_global_lock_take();
-        status = find_or_load(device, &key, &text, registers, module);
+        status = find_or_load(&key, &text, registers, module);
         wa_global_lock_release();
     }
     free(key);

@@ -64,8 +64,7 @@ static winattn_status launch(const trial *t, const wa_cuda_place *place,
     winattn_cuda_call *call = NULL;
     wa_buffers buffers = {.table = *table};
     winattn_launch_list *list = wa_plan_begin_list(place->plan);
-    if (!list)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(list);
     wa_list_place(list, t->problem, plan->workspace.all, t->at, &buffers);
     for (int id = 0; id < WA_TENSORS; id++)
         buffers.start[id] = t->at[id].address;
@@ -77,9 +76,8 @@ static winattn_status launch(const trial *t, const wa_cuda_place *place,
     }
     WA_TRY(wa_cuda_call_of_list(place->ordinal, list, &call));
     status = winattn_cuda_call_launch(call, t->at, place->stream);
-    if (status == WINATTN_SUCCESS)
-        status = wa_cuda_check(wa_cuda_driver()->synchronize(place->stream),
-                               "cuStreamSynchronize");
+    WA_THEN(status, wa_cuda_check(wa_cuda_driver()->synchronize(place->stream),
+                                  "cuStreamSynchronize"));
     winattn_cuda_call_destroy(call);
     return status;
 }
@@ -91,10 +89,8 @@ winattn_status wa_cuda_try(void *data, const wa_problem *problem,
 {
     trial t = {.problem = problem};
     winattn_status status = put_all(&t, plan, is_aligned, bytes);
-    if (status == WINATTN_SUCCESS)
-        status = launch(&t, data, plan, kernels, table);
-    if (status == WINATTN_SUCCESS)
-        status = get_outputs(&t, plan->pass, bytes);
+    WA_THEN(status, launch(&t, data, plan, kernels, table));
+    WA_THEN(status, get_outputs(&t, plan->pass, bytes));
     for (int id = 0; id < WINATTN_TENSORS; id++)
         if (t.start[id])
             wa_cuda_driver()->free(t.start[id]);

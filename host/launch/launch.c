@@ -43,20 +43,27 @@ static winattn_status launch_steps(wa_call *call)
     return wa_launch_sums(call, &args);
 }
 
+static wa_call call_of(const wa_problem *problem, const wa_plan *plan,
+                       const wa_kernels *kernels, const wa_buffers *buffers,
+                       cl_bitfield accumulate)
+{
+    return (wa_call){.plan = plan,
+                     .kernels = kernels,
+                     .asked = problem,
+                     .given = buffers,
+                     .problem = *problem,
+                     .buffers = *buffers,
+                     .accumulate = accumulate};
+}
+
 winattn_status wa_list_launches(const wa_problem *problem, const wa_plan *plan,
                                 const wa_kernels *kernels,
                                 const wa_buffers *buffers,
                                 cl_bitfield accumulate,
                                 winattn_launch_list *list)
 {
-    wa_call call = {.plan = plan,
-                    .kernels = kernels,
-                    .asked = problem,
-                    .given = buffers,
-                    .problem = *problem,
-                    .buffers = *buffers,
-                    .accumulate = accumulate,
-                    .chain = {.list = list}};
+    wa_call call = call_of(problem, plan, kernels, buffers, accumulate);
+    call.chain.list = list;
     return launch_steps(&call);
 }
 
@@ -66,13 +73,7 @@ winattn_status wa_launch(const wa_problem *problem, const wa_plan *plan,
                          cl_uint wait_count, const cl_event *wait_list,
                          cl_event *event)
 {
-    wa_call call = {.plan = plan,
-                    .kernels = kernels,
-                    .asked = problem,
-                    .given = buffers,
-                    .problem = *problem,
-                    .buffers = *buffers,
-                    .accumulate = accumulate};
+    wa_call call = call_of(problem, plan, kernels, buffers, accumulate);
     WA_TRY(wa_chain_begin(&call.chain, queue, wait_count, wait_list, event));
     return wa_chain_end(&call.chain, launch_steps(&call), event);
 }

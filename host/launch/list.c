@@ -137,9 +137,8 @@ winattn_status winattn_launch_list_check(const winattn_launch_list *list,
                                          const winattn_memory *memory)
 {
     wa_forget_failure();
-    if (!list || !memory)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
-                       list ? "memory" : "list");
+    WA_WANT(list, "list");
+    WA_WANT(memory, "memory");
     for (int id = 0; id < WINATTN_TENSORS; id++) {
         const winattn_memory *needed = &list->needed[id], *at = &memory[id];
         if ((needed->address == 0) != (at->address == 0))
@@ -166,19 +165,14 @@ static winattn_status read_options(winattn_launch_list *list,
                                    cl_program program, const char **options)
 {
     size_t size = 0;
-    cl_int error = clGetProgramBuildInfo(
-        program, list->device, CL_PROGRAM_BUILD_OPTIONS, 0, NULL, &size);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetProgramBuildInfo");
+    WA_TRY(WA_CL(clGetProgramBuildInfo, program, list->device,
+                 CL_PROGRAM_BUILD_OPTIONS, 0, NULL, &size));
     char *text = allocate(&list->bulk, size + 1);
-    if (!text)
-        return wa_fail_memory();
-    error = clGetProgramBuildInfo(program, list->device,
-                                  CL_PROGRAM_BUILD_OPTIONS, size, text, NULL);
+    WA_TRY_MEMORY(text);
     text[size] = 0;
     *options = text;
-    return error == CL_SUCCESS ? WINATTN_SUCCESS
-                               : wa_fail_cl(error, "clGetProgramBuildInfo");
+    return WA_CL(clGetProgramBuildInfo, program, list->device,
+                 CL_PROGRAM_BUILD_OPTIONS, size, text, NULL);
 }
 
 static winattn_status read_binary(winattn_launch_list *list,
@@ -225,8 +219,7 @@ static winattn_status read_buffer(const winattn_launch_list *list,
     error = clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, size, bytes, 0,
                                 NULL, NULL);
     clReleaseCommandQueue(queue);
-    return error == CL_SUCCESS ? WINATTN_SUCCESS
-                               : wa_fail_cl(error, "clEnqueueReadBuffer");
+    return wa_cl_status(error, "clEnqueueReadBuffer");
 }
 
 static winattn_status find_table(winattn_launch_list *list, cl_mem buffer,
@@ -236,13 +229,10 @@ static winattn_status find_table(winattn_launch_list *list, cl_mem buffer,
     for (*number = 0; *number < list->table_count; ++*number)
         if (list->buffers[*number] == buffer)
             return WINATTN_SUCCESS;
-    const cl_int error = clGetMemObjectInfo(buffer, CL_MEM_SIZE,
-                                            sizeof to->size, &to->size, NULL);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetMemObjectInfo");
+    WA_TRY(WA_CL(clGetMemObjectInfo, buffer, CL_MEM_SIZE, sizeof to->size,
+                 &to->size, NULL));
     void *bytes = allocate(&list->bulk, to->size);
-    if (!bytes)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(bytes);
     WA_TRY(read_buffer(list, buffer, to->size, bytes));
     to->struct_size = sizeof *to;
     to->bytes = bytes;
@@ -262,13 +252,10 @@ static winattn_status find_kernel(winattn_launch_list *list, cl_kernel kernel,
         }
     told_kernel *told = &list->told[list->told_count];
     cl_program program = NULL;
-    cl_int error = clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof program,
-                                   &program, NULL);
-    if (error == CL_SUCCESS)
-        error = clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME,
-                                sizeof told->name, told->name, NULL);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetKernelInfo");
+    WA_TRY(WA_CL(clGetKernelInfo, kernel, CL_KERNEL_PROGRAM, sizeof program,
+                 &program, NULL));
+    WA_TRY(WA_CL(clGetKernelInfo, kernel, CL_KERNEL_FUNCTION_NAME,
+                 sizeof told->name, told->name, NULL));
     WA_TRY(find_program(list, program, &told->program));
     told->kernel = kernel;
     list->told_count++;
@@ -292,8 +279,7 @@ winattn_status wa_list_set(winattn_launch_list *list, cl_kernel kernel,
 {
     void *bytes = allocate(&list->blocks, size);
     const winattn_argument argument = {WINATTN_ARGUMENT_BYTES, 0, size, bytes};
-    if (!bytes)
-        return wa_fail_memory();
+    WA_TRY_MEMORY(bytes);
     memcpy(bytes, value, size);
     return tell(list, kernel, index, &argument);
 }
