@@ -20,7 +20,6 @@ typedef int wa_cu_result;
 typedef int wa_cu_device;
 typedef struct wa_cu_context_st *wa_cu_context;
 typedef struct wa_cu_function_st *wa_cu_function;
-typedef struct wa_cu_link_st *wa_cu_link;
 typedef struct wa_cu_module_st *wa_cu_module;
 typedef struct wa_cu_stream_st *wa_cu_stream;
 typedef uint64_t wa_cu_address;
@@ -40,15 +39,9 @@ typedef uint64_t wa_cu_address;
     X(release, cuDevicePrimaryCtxRelease_v2, (wa_cu_device device))           \
     X(push, cuCtxPushCurrent_v2, (wa_cu_context context))                     \
     X(pop, cuCtxPopCurrent_v2, (wa_cu_context * context))                     \
-    X(link_create, cuLinkCreate_v2,                                           \
-      (unsigned count, const int *options, void **values, wa_cu_link *link))  \
-    X(link_add, cuLinkAddData_v2,                                             \
-      (wa_cu_link link, int type, void *data, size_t size, const char *name,  \
-       unsigned count, const int *options, void **values))                    \
-    X(link_complete, cuLinkComplete,                                          \
-      (wa_cu_link link, void **binary, size_t *size))                         \
-    X(link_destroy, cuLinkDestroy, (wa_cu_link link))                         \
-    X(load, cuModuleLoadData, (wa_cu_module * module, const void *binary))    \
+    X(load, cuModuleLoadDataEx,                                               \
+      (wa_cu_module * module, const void *image, unsigned count,              \
+       const int *options, void **values))                                    \
     X(unload, cuModuleUnload, (wa_cu_module module))                          \
     X(function, cuModuleGetFunction,                                          \
       (wa_cu_function * function, wa_cu_module module, const char *name))     \
@@ -85,7 +78,6 @@ enum {
     WA_CUDA_MAJOR = 75, /* of a device's compute capability */
     WA_CUDA_MINOR = 76,
     WA_CUDA_LOCAL_BYTES = 8, /* of a function: shared memory of a launch */
-    WA_CUDA_PTX = 1,         /* type of a linker's input */
     WA_CUDA_MOST_REGISTERS = 0,
     WA_CUDA_INFO_LOG = 3,
     WA_CUDA_INFO_LOG_SIZE = 4,

@@ -16,7 +16,7 @@
 #define REGISTERS_OPTION "-cl-nv-maxrregcount="
 
 struct wa_module {
-    char *key; /* of its binary in the cache, and the device's number */
+    char *key; /* of its log in the cache, and the device's number */
     unsigned users;
     wa_cu_module module;
     uint32_t local_bytes;
@@ -68,62 +68,51 @@ static void add_options(compilation *c, const wa_module_text *text,
         add_option(c, WA_CUDA_MOST_REGISTERS, registers);
 }
 
-static winattn_status link_text(const wa_module_text *text,
-                                const compilation *c, wa_cu_link link,
-                                void **binary, size_t *size)
+/* Compiles and loads it, unless the driver has what it compiled before. Then
+ * its log is empty. */
+static winattn_status compile(wa_module *module, const wa_module_text *text,
+                              compilation *c)
 {
-    const wa_cuda *cuda = wa_cuda_driver();
-    const char *function = "cuLinkAddData";
-    wa_cu_result result =
-        cuda->link_add(link, WA_CUDA_PTX, text->text, text->size + 1,
-                       "winattn", 0, NULL, NULL);
-    if (result == 0) {
-        function = "cuLinkComplete";
-        result = cuda->link_complete(link, binary, size);
-    }
-    if (result == 0)
-        return wa_ptx_check_log(c->info);
-    wa_keep_build_log(c->error);
-    return wa_cuda_check(result, function);
+    const wa_cu_result result = wa_cuda_driver()->load(
+        &module->module, text->text, c->count, c->options, c->values);
+    if (result != 0)
+        wa_keep_build_log(c->error);
+    return wa_cuda_check(result, "cuModuleLoadDataEx");
 }
 
-/* Loads what it compiles, and keeps it for later programs. */
-static winattn_status compile(wa_module *module, const wa_module_text *text,
-                              unsigned registers)
+/* Judges the compiler's log, of which the cache keeps what it said first. */
+static winattn_status judge(const char *key, const char *log)
 {
-    const wa_cuda *cuda = wa_cuda_driver();
-    wa_cu_link link;
-    void *binary;
-    size_t size;
-    compilation *c = calloc(1, sizeof *c);
-    WA_TRY_MEMORY(c);
-    add_options(c, text, registers);
-    winattn_status status = wa_cuda_check(
-        cuda->link_create(c->count, c->options, c->values, &link),
-        "cuLinkCreate");
-    if (status == WINATTN_SUCCESS) {
-        status = link_text(text, c, link, &binary, &size);
-        if (status == WINATTN_SUCCESS)
-            status = wa_cuda_check(cuda->load(&module->module, binary),
-                                   "cuModuleLoadData");
-        if (status == WINATTN_SUCCESS)
-            wa_cache_store(module->key, binary, size);
-        cuda->link_destroy(link);
+    unsigned char *file;
+    wa_cache_record record;
+    if (*log) {
+        WA_TRY(
+            wa_cache_store(key, (const unsigned char *)log, strlen(log) + 1));
+        return wa_ptx_check_log(log);
     }
-    free(c);
+    WA_TRY(wa_cache_load(key, &file, &record));
+    const winattn_status status =
+        file && record.binary_size && !record.binary[record.binary_size - 1]
+            ? wa_ptx_check_log((const char *)record.binary)
+            : WINATTN_SUCCESS;
+    free(file);
     return status;
 }
 
 static winattn_status load(wa_module *module, const wa_module_text *text,
                            unsigned registers)
 {
-    unsigned char *file;
-    wa_cache_record record;
-    WA_TRY(wa_cache_load(module->key, &file, &record));
-    const bool loaded =
-        file && wa_cuda_driver()->load(&module->module, record.binary) == 0;
-    free(file);
-    return loaded ? WINATTN_SUCCESS : compile(module, text, registers);
+    compilation *c = calloc(1, sizeof *c);
+    WA_TRY_MEMORY(c);
+    add_options(c, text, registers);
+    winattn_status status = compile(module, text, c);
+    if (status == WINATTN_SUCCESS) {
+        status = judge(module->key, c->info);
+        if (status != WINATTN_SUCCESS)
+            wa_cuda_driver()->unload(module->module);
+    }
+    free(c);
+    return status;
 }
 
 /* ---- What there is ---- */

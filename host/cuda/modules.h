@@ -10,10 +10,9 @@
 
 typedef struct wa_module wa_module;
 
-/* The program on a device whose context is the current one. It comes from the
- * cache, where compiled programs of this driver are kept, else it is compiled.
- * What a kernel for Hopper
- * must not have in the compiler's log (wa_ptx_check_log) refuses it. */
+/* The program on a device whose context is the current one; the driver keeps
+ * what it compiled. What a kernel for Hopper must not have in the compiler's
+ * log (wa_ptx_check_log) refuses it. */
 winattn_status wa_module_acquire(wa_cu_device device,
                                  const winattn_launch_program *program,
                                  wa_module **module);

@@ -5,8 +5,8 @@
  *   LD_LIBRARY_PATH=$PWD/tests/emulator/cuda PROGRAM
  *
  * It has the functions that host/cuda calls, with the meanings of NVIDIA's
- * "CUDA Driver API", and refuses what host/cuda could get wrong. What it is
- * linked from is PTX, which is also what its binaries have inside.
+ * "CUDA Driver API", and refuses what host/cuda could get wrong. Programs are
+ * PTX.
  *
  * Kernels run in the thread that launches them, one at a time. They reach what
  * cuMemAlloc gave, and memory of the process that emulator_cuda_register was
@@ -15,9 +15,9 @@
  * went out of its memory, else with CUDA_ERROR_LAUNCH_FAILED.
  *
  * Environment variables, read when they matter:
- *   EMULATOR_CUDA_LOG         what the linker's log says if it is verbose
- *   EMULATOR_CUDA_CAPTURES=1  all streams are captured: what may not be called
- *                             then fails, and kernels run nevertheless */
+ *   EMULATOR_CUDA_LOG         what the compiler says of a new program, if it
+ * is verbose EMULATOR_CUDA_CAPTURES=1  all streams are captured: what may not
+ * be called then fails, and kernels run nevertheless */
 #ifndef TESTS_EMULATOR_CUDA_H
 #define TESTS_EMULATOR_CUDA_H
 
@@ -29,9 +29,7 @@
     X(CUDA_ERROR_OUT_OF_MEMORY, 2)                                            \
     X(CUDA_ERROR_NOT_INITIALIZED, 3)                                          \
     X(CUDA_ERROR_INVALID_DEVICE, 101)                                         \
-    X(CUDA_ERROR_INVALID_IMAGE, 200)                                          \
     X(CUDA_ERROR_INVALID_CONTEXT, 201)                                        \
-    X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                                      \
     X(CUDA_ERROR_INVALID_PTX, 218)                                            \
     X(CUDA_ERROR_INVALID_HANDLE, 400)                                         \
     X(CUDA_ERROR_NOT_FOUND, 500)                                              \

@@ -7,7 +7,6 @@
 #include "cuda.h"
 #include "kit/devices.h"
 
-/* Also in its binaries. */
 #define CUDA_VERSION 13000
 /* Local memory of a work-group, unless its function was given more. */
 #define USUAL_SHARED_BYTES (48u << 10)
@@ -44,7 +43,6 @@ void cuda_fail(wa_cu_result why);
 
 typedef enum cuda_kind {
     CUDA_MODULE,
-    CUDA_LINK,
     CUDA_MEMORY,
     CUDA_REGISTERED /* memory that is another's */
 } cuda_kind;
@@ -67,10 +65,10 @@ void cuda_free(void *any);
 /* There are none but the default ones. */
 wa_cu_result cuda_check_stream(wa_cu_stream stream);
 
-/* ---- Programs (cuda_link.c) ---- */
+/* ---- Programs (cuda_compiler.c) ---- */
 
-/* What is in a linked binary. NULL: it is none of this driver's. */
-ptx_module *cuda_read_image(const void *image, wa_cu_result *result);
+/* told: values of options, by their numbers. NULL: the error log says why. */
+ptx_module *cuda_compile(const char *ptx, void *const *told);
 
 /* ---- Memory (cuda_memory.c) ---- */
 

@@ -23,12 +23,19 @@ static void clear(cuda_object *gone)
     ptx_free(((struct wa_cu_module_st *)gone)->program);
 }
 
-wa_cu_result cuModuleLoadData(wa_cu_module *module, const void *binary)
+wa_cu_result cuModuleLoadDataEx(wa_cu_module *module, const void *image,
+                                unsigned count, const int *options,
+                                void **values)
 {
+    void *told[WA_CUDA_VERBOSE + 1] = {NULL};
     ENTER(cuda_use());
-    wa_cu_result result;
-    ptx_module *program = cuda_read_image(binary, &result);
-    NEED(program, result);
+    for (unsigned i = 0; i < count; i++) {
+        NEED((unsigned)options[i] <= WA_CUDA_VERBOSE,
+             CUDA_ERROR_INVALID_VALUE);
+        told[options[i]] = values[i];
+    }
+    ptx_module *program = cuda_compile(image, told);
+    NEED(program, CUDA_ERROR_INVALID_PTX);
     const size_t functions =
         program->kernel_count * sizeof(struct wa_cu_function_st);
     struct wa_cu_module_st *made =

@@ -45,9 +45,9 @@ static __typeof__(emulator_cuda_forget) *forget_memory;
 enum { ITEMS = 64, GROUPS = 3, WORDS = ITEMS * GROUPS };
 enum { BYTES = WORDS * sizeof(uint32_t), DYNAMIC = 1024 + 4 * ITEMS };
 
-/* As host/cuda links. said: its log, or what is wrong. */
-static wa_cu_result link_text(const char *ptx, int target, wa_cu_link *link,
-                              char said[512])
+/* As host/cuda does it. said: its log, or what is wrong. */
+static wa_cu_result load_text(const char *ptx, int target,
+                              wa_cu_module *module, char said[512])
 {
     const int options[] = {WA_CUDA_INFO_LOG,       WA_CUDA_INFO_LOG_SIZE,
                            WA_CUDA_ERROR_LOG,      WA_CUDA_ERROR_LOG_SIZE,
@@ -56,29 +56,15 @@ static wa_cu_result link_text(const char *ptx, int target, wa_cu_link *link,
     void *const size = (void *)512, *const some = (void *)168;
     void *values[] = {
         said, size, said, size, some, some, (void *)(uintptr_t)target};
-    OK(link_create(target ? 7 : 6, options, values, link));
-    return cu.link_add(*link, WA_CUDA_PTX, (void *)(uintptr_t)ptx,
-                       strlen(ptx) + 1, "a program", 0, NULL, NULL);
-}
-
-/* Its binary, which goes with the link. */
-static void *compile(const char *ptx, wa_cu_link *link, size_t *size)
-{
-    char said[512] = "";
-    void *binary;
-    assert_int_equal(link_text(ptx, WA_CUDA_TARGET_90A, link, said),
-                     CUDA_SUCCESS);
-    OK(link_complete(*link, &binary, size));
-    return binary;
+    return cu.load(module, ptx, target ? 7 : 6, options, values);
 }
 
 static wa_cu_function load(const char *ptx, wa_cu_module *module)
 {
-    size_t size;
+    char said[512] = "";
     wa_cu_function turn;
-    wa_cu_link link;
-    OK(load(module, compile(ptx, &link, &size)));
-    OK(link_destroy(link));
+    assert_int_equal(load_text(ptx, WA_CUDA_TARGET_90A, module, said),
+                     CUDA_SUCCESS);
     OK(function(&turn, *module, "turn"));
     return turn;
 }
@@ -166,9 +152,9 @@ static void contexts_are_current(void **state)
     assert_ptr_equal(context, other);
 }
 
-/* ---- Linking ---- */
+/* ---- Compiling ---- */
 
-static void links_texts(void **state)
+static void compiles(void **state)
 {
     enum { A = WA_CUDA_TARGET_90A };
     static const char planted[] = "warning : planted\n";
@@ -195,48 +181,31 @@ static void links_texts(void **state)
     for (size_t i = 0; i < LENGTH(texts); i++) {
         char said[512] = "";
         const bool is_right = texts[i].said == planted;
-        wa_cu_link link;
-        void *binary;
-        size_t size;
-        assert_int_equal(link_text(texts[i].ptx, texts[i].target, &link, said),
-                         is_right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX);
+        wa_cu_module module;
+        assert_int_equal(
+            load_text(texts[i].ptx, texts[i].target, &module, said),
+            is_right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX);
         assert_contains(said, texts[i].said);
-        assert_int_equal(cu.link_complete(link, &binary, &size),
-                         is_right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-        OK(link_destroy(link));
-        IS(ERROR_INVALID_HANDLE, link_destroy(link));
+        if (!is_right)
+            continue;
+        /* once more, of which nothing is said */
+        said[0] = 0;
+        assert_int_equal(
+            load_text(texts[i].ptx, texts[i].target, &module, said),
+            CUDA_SUCCESS);
+        assert_string_equal(said, "");
     }
 }
 
-static void links_as_told(void **state)
+static void compiles_as_told(void **state)
 {
     int option = 99;
     void *value = NULL;
-    wa_cu_link link;
-    (void)state;
-    INVALID(link_create(1, &option, &value, &link));
-    OK(link_create(0, NULL, NULL, &link));
-    INVALID(link_add(link, 0, TURN, sizeof TURN, NULL, 0, NULL, NULL));
-    INVALID(link_add(link, WA_CUDA_PTX, TURN, sizeof TURN - 1, NULL, 0, NULL,
-                     NULL));
-}
-
-static void refuses_other_binaries(void **state)
-{
-    size_t size;
-    wa_cu_link link;
     wa_cu_module module;
-    char *binary = compile(TURN, &link, &size);
-    const size_t changes[] = {0, size / 2, size - 1};
     (void)state;
-    for (size_t i = 0; i < LENGTH(changes); i++) {
-        binary[changes[i]]++;
-        IS(ERROR_INVALID_IMAGE, load(&module, binary));
-        binary[changes[i]]--;
-    }
-    OK(load(&module, binary));
-    binary[8]++; /* the driver's version is behind the first word */
-    IS(ERROR_NO_BINARY_FOR_GPU, load(&module, binary));
+    INVALID(load(&module, TURN, 1, &option, &value));
+    IS(ERROR_INVALID_PTX, load(&module, TURN, 0, NULL, NULL));
+    OK(load(&module, HEAD("sm_90") SYNC TAIL, 0, NULL, NULL));
 }
 
 /* ---- Launches ---- */
@@ -402,9 +371,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(starts),
         cmocka_unit_test(contexts_are_current),
-        IN_CONTEXT(links_texts),
-        IN_CONTEXT(links_as_told),
-        IN_CONTEXT(refuses_other_binaries),
+        IN_CONTEXT(compiles),
+        IN_CONTEXT(compiles_as_told),
         IN_CONTEXT(refuses_launches),
         IN_CONTEXT(reports_kernels),
         IN_CONTEXT(reaches_registered_memory),
