@@ -34,7 +34,7 @@ class Numbers(unittest.TestCase):
         """`computed` makes (o, lse) or o of leaves, `wanted` the same of
         these in float64."""
         made = computed(*leaves)
-        doubles = [leaf.detach().cpu().double().requires_grad_()
+        doubles = [leaf.detach().double().requires_grad_()
                    for leaf in leaves]
         right = wanted(*doubles)
         made, right = ((x if isinstance(x, tuple) else (x,))
@@ -43,7 +43,7 @@ class Numbers(unittest.TestCase):
         for x, y in zip(made, right):
             self.near(x, y, dtype)
         gradients = torch.autograd.grad(
-            sum((x.double().cpu() * w).sum() for x, w in zip(made, weights)),
+            sum((x.double() * w).sum() for x, w in zip(made, weights)),
             leaves)
         for x, y in zip(gradients, torch.autograd.grad(
                 sum((x * w).sum() for x, w in zip(right, weights)), doubles)):
@@ -51,7 +51,7 @@ class Numbers(unittest.TestCase):
 
     def near(self, x, y, dtype):
         self.assertEqual(x.shape, y.shape)
-        error = (x.detach().cpu().double() - y).abs().max()
+        error = (x.detach().double() - y).abs().max()
         self.assertLess(error, ALLOWED[dtype] * max(1, y.abs().max()))
 
     def test_windows(self):
@@ -115,6 +115,17 @@ class Numbers(unittest.TestCase):
                 q, k, v, 12, window_blocks=3, sink=5),
             lambda q, k, v: plain.sliding(q, k, v, 12, 3, 5)[0],
             [q, k, v], torch.float32)
+
+    def test_sums(self):
+        """Whose gradients are one number for all of o and lse."""
+        leaves = [random(2, 3, 20, 16) for _ in range(3)]
+        doubles = [x.detach().double().requires_grad_() for x in leaves]
+        for x, y in zip(*(torch.autograd.grad(o.sum() + lse.sum(), given)
+                          for given, (o, lse) in (
+                (leaves, winattn.torch.window_attention(
+                    *leaves, return_lse=True)),
+                (doubles, plain.windows(*doubles))))):
+            self.near(x, y, torch.float32)
 
     def test_rows_that_see_nothing(self):
         mask = torch.zeros(1, 16, 16)
@@ -208,7 +219,7 @@ class Operators(unittest.TestCase):
 
     def test_autocast(self):
         q, k, v = (random(2, 2, 16, 16) for _ in range(3))
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(plain.DEVICE, dtype=torch.bfloat16):
             o = winattn.torch.window_attention(q, k, v)
             self.refuse(TypeError, "float64", winattn.torch.window_attention,
                         *(x.double() for x in (q, k, v)))
@@ -259,7 +270,7 @@ class Refusals(unittest.TestCase):
                     winattn.torch.sliding_window_attention, q, k, v, 4,
                     window_blocks=0)
         self.refuse(TypeError, "k is on meta", attend, q, k.to("meta"), v)
-        self.refuse(TypeError, "q is a ndarray", attend, q.detach().numpy(),
+        self.refuse(TypeError, "q is a ndarray", attend, q.detach().cpu().numpy(),
                     k, v)
         self.refuse(TypeError, "to_dense", attend, q.detach().to_sparse(),
                     k.detach(), v.detach())

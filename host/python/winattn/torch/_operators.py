@@ -77,6 +77,13 @@ def _save(kind: str) -> Callable:
     return setup_context
 
 
+def _with_strides(gradient: torch.Tensor | None) -> torch.Tensor | None:
+    """A gradient that may be one number for all, as that of a sum is."""
+    if gradient is None or gradient.dim() == 0 or gradient.stride(-1) == 1:
+        return gradient
+    return gradient.contiguous()
+
+
 def _differentiate(kind: str) -> Callable:
     tensors, options = map(_names, _ARGUMENTS[kind])
 
@@ -91,7 +98,8 @@ def _differentiate(kind: str) -> Callable:
         if d_o is None:
             d_o = torch.zeros_like(o)
         made = iter(getattr(torch.ops.winattn, f"{kind}_attention_backward")(
-            *given, d_o, o, lse, d_lse, *ctx.options, wanted))
+            *given, _with_strides(d_o), o, lse, _with_strides(d_lse),
+            *ctx.options, wanted))
         gradients = {name: next(made)
                      for name, is_wanted in zip(DIFFERENTIATED, wanted)
                      if is_wanted}
