@@ -37,6 +37,13 @@ def split(kind: str, q: torch.Tensor, k: torch.Tensor | None,
     return parts
 
 
+def heads_of(x: torch.Tensor, heads: int, parts: int = 3) -> torch.Tensor:
+    """[..., parts, heads, D] of what a projection made. (Not by unflatten,
+    which PyTorch 2.11 does not compile where there is a default device.)"""
+    channels = x.shape[-1] // (parts * heads)
+    return x.view(*x.shape[:-1], parts, heads, channels)
+
+
 def empty_gradients(kind: str, given: dict[str, Any], wanted: list[bool]
                     ) -> list[torch.Tensor]:
     """Memory for the gradients that are wanted, of DIFFERENTIATED. Sums are

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ._functions import grid_attention, window_attention
+from ._layout import heads_of
 
 # ---- What modules compute ----
 
@@ -54,7 +55,7 @@ def _project(module: nn.Module, x: Tensor) -> Tensor:
         own = torch.cat((module.q_bias, between, module.v_bias))
         qkv = functional.linear(x, module.qkv.weight,
                                 own if bias is None else bias + own)
-    return qkv.unflatten(-1, (3, module.num_heads, -1))
+    return heads_of(qkv, module.num_heads)
 
 
 def _windows(module: nn.Module, x: Tensor, mask: Tensor | None = None
@@ -75,8 +76,7 @@ def _map(module: nn.Module, x: Tensor) -> Tensor:
             of_k = torch.zeros_like(of_k)
             bias = torch.cat((of_q, of_k, of_v))
         pads = [part.view(module.num_heads, -1) for part in (of_k, of_v)]
-    qkv = functional.linear(x, weight, bias).unflatten(
-        -1, (3, module.num_heads, -1))
+    qkv = heads_of(functional.linear(x, weight, bias), module.num_heads)
     o = grid_attention(qkv, window=list(module.window_size),
                        shift=list(module.shift_size), pad_k=pads[0],
                        pad_v=pads[1], **_terms(module))
@@ -85,7 +85,8 @@ def _map(module: nn.Module, x: Tensor) -> Tensor:
 
 
 def _heads(tensor: Tensor, channels: int) -> Tensor:
-    return tensor.unflatten(-1, (-1, channels)).transpose(1, 2)
+    heads = tensor.shape[-1] // channels
+    return heads_of(tensor, heads, 1).squeeze(-3).transpose(1, 2)
 
 
 def _self_attention(module: nn.Module, x: Tensor, mask: Tensor | None = None,

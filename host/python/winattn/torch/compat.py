@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ._functions import sliding_window_attention, window_attention
+from ._layout import heads_of
 
 __all__ = ["WindowAttention", "WindowAttentionV2", "attention",
            "flash_swin_attn_func", "flash_win_attn_v2_func"]
@@ -115,7 +116,7 @@ class WindowAttention(nn.Module):
         nn.init.trunc_normal_(self.relative_position_bias_table, std=0.02)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
+        qkv = heads_of(self.qkv(x), self.num_heads)
         table = self.relative_position_bias_table
         if self.is_flash:
             o = window_attention(qkv, scale=self.scale, table=table,
@@ -184,8 +185,8 @@ class WindowAttentionV2(nn.Module):
         if self.q_bias is not None:
             bias = torch.cat((self.q_bias, torch.zeros_like(self.v_bias),
                               self.v_bias))
-        qkv = functional.linear(x, self.qkv.weight, bias).unflatten(
-            -1, (3, self.num_heads, -1))
+        qkv = heads_of(functional.linear(x, self.qkv.weight, bias),
+                       self.num_heads)
         table = 16 * self.cpb_mlp(self.relative_coords_table).view(
             -1, self.num_heads).sigmoid()
         if self.is_flash:
