@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention as it is written, in float64, with PyTorch's own functions."""
+"""Attention as it is written, in float64, with PyTorch's own functions. Tests
+that import this compute on DEVICE."""
 import itertools
 import math
+import os
 
 import torch
+
+DEVICE = os.environ.get("WINATTN_TORCH_DEVICE", "cpu")
+torch.set_default_device(DEVICE)
 
 
 def positions(*window):

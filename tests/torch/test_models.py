@@ -7,6 +7,7 @@ import io
 import pickle
 import unittest
 
+import plain
 import torch
 import winattn.torch
 from torch import nn
@@ -280,11 +281,11 @@ class Modules(unittest.TestCase):
         """GradScaler and autocast."""
         model = self.accelerated()
         optimizer = torch.optim.SGD(model.parameters(), 0.01)
-        scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+        scaler = torch.amp.GradScaler(plain.DEVICE, init_scale=16.0)
         losses = []
         for _ in range(5):
             optimizer.zero_grad()
-            with torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.autocast(plain.DEVICE, dtype=torch.bfloat16):
                 loss = model(self.x).float().square().mean()
             scaler.scale(loss).backward()
             scaler.step(optimizer)
@@ -296,20 +297,20 @@ class Modules(unittest.TestCase):
         """They load while this process has used OpenCL, and end."""
         model = self.accelerated()
         model(self.x)
-        loader = DataLoader(TensorDataset(torch.randn(8, 15, 16)),
-                            batch_size=4, num_workers=2,
+        data = torch.randn(8, 15, 16, device="cpu")
+        loader = DataLoader(TensorDataset(data), batch_size=4, num_workers=2,
                             multiprocessing_context="fork")
         for x, in loader:
-            self.assertEqual(model(x).shape, (4, 15, 16))
+            self.assertEqual(model(x.to(plain.DEVICE)).shape, (4, 15, 16))
 
     def test_saved(self):
         file = io.BytesIO()
         model = self.accelerated()
         torch.save(model.state_dict(), file)
         file.seek(0)
-        plain = nn.Sequential(WindowAttention(), WindowAttention())
-        plain.load_state_dict(torch.load(file))
-        self.assertLess((plain(self.x) - model(self.x)).abs().max(), 1e-5)
+        other = nn.Sequential(WindowAttention(), WindowAttention())
+        other.load_state_dict(torch.load(file))
+        self.assertLess((other(self.x) - model(self.x)).abs().max(), 1e-5)
 
 
 if __name__ == "__main__":
