@@ -2,13 +2,14 @@
 """Training steps of Swin models in PyTorch, as they are and accelerated, and
 what a call of winattn.torch costs the host.
 
-    python3 train_torch.py [--seconds S] [--side N] [--batch N]
+    python3 train_torch.py [--seconds S] [--side N] [--batch N] [--model NAME]
 
 winattn's package for Python must be installed. On torch's GPU where it has one,
 else on the CPU, for which --side and --batch make the models smaller. A step is
 forward, cross entropy and backward, in fp16 on a GPU and fp32 on a CPU. Times
-are medians of steps with the device idle before and after. Tables in Markdown
-go to the standard output.
+are medians of steps with the device idle before and after; `graph`: the step
+was recorded as a CUDA graph, so that it costs the host nothing. Tables in
+Markdown go to the standard output.
 """
 import argparse
 import copy
@@ -46,26 +47,23 @@ def wait():
 
 
 def median_of(call, seconds):
-    """Milliseconds of a call, and the most MiB that were taken."""
+    """Milliseconds of a call."""
     for _ in range(3):
         call()
     wait()
-    if GPU:
-        torch.cuda.reset_peak_memory_stats()
     times, end = [], time.perf_counter() + seconds
     while len(times) < 5 or time.perf_counter() < end:
         start = time.perf_counter()
         call()
         wait()
         times.append(time.perf_counter() - start)
-    return (1e3 * statistics.median(times),
-            torch.cuda.max_memory_allocated() / 2 ** 20 if GPU else 0)
+    return 1e3 * statistics.median(times)
 
 
 def step_of(model, x, classes):
     def step():
+        model.zero_grad()
         torch.nn.functional.cross_entropy(model(x).float(), classes).backward()
-        model.zero_grad(set_to_none=False)
     return step
 
 
@@ -89,26 +87,32 @@ def ways(model, x, classes):
     report = winattn.torch.accelerate(ours)
     if not report.replaced:
         sys.exit(str(report))
-    yield "eager", lambda: step_of(model, x, classes)
-    yield "compiled", lambda: step_of(torch.compile(model), x, classes)
-    yield "accelerated", lambda: step_of(ours, x, classes)
-    if GPU:
-        yield "accelerated, graph", lambda: graph_of(step_of(ours, x, classes))
-    yield "accelerated, compiled", lambda: step_of(torch.compile(ours), x,
-                                                   classes)
+    for of, each in (("", model), ("accelerated, ", ours)):
+        eager = step_of(each, x, classes)
+        yield f"{of}eager", lambda: eager
+        if GPU:
+            yield f"{of}graph", lambda: graph_of(eager)
+        compiled = step_of(torch.compile(each), x, classes)
+        yield f"{of}compiled", lambda: compiled
+        if GPU:
+            yield f"{of}compiled, graph", lambda: graph_of(compiled)
 
 
 def compare_steps(options):
     print("| model, batch | way | ms | MiB |\n| --- | --- | --- | --- |")
     for name, side, batch in CASES:
+        if options.model not in (None, name):
+            continue
         side, batch = options.side or side, options.batch or batch
         model = make(name).to(DEVICE, DTYPE)
         model.train()
         x = torch.rand(batch, 3, side, side, device=DEVICE, dtype=DTYPE)
         classes = torch.randint(0, 1000, (batch,), device=DEVICE)
         for way, prepare in ways(model, x, classes):
-            torch._dynamo.reset()
-            took, memory = median_of(prepare(), options.seconds)
+            if GPU:
+                torch.cuda.reset_peak_memory_stats()
+            took = median_of(prepare(), options.seconds)
+            memory = torch.cuda.max_memory_allocated() / 2 ** 20 if GPU else 0
             print(f"| {name} {side}, {batch} | {way} | {took:.2f} | "
                   f"{memory:.0f} |", flush=True)
 
@@ -165,6 +169,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--side", type=int)
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--model", choices=[case[0] for case in CASES])
     options = parser.parse_args()
     print(f"torch {torch.__version__}"
           + (f", {torch.cuda.get_device_name()}" if GPU else ""))
