@@ -109,6 +109,8 @@ def compare_steps(options):
         x = torch.rand(batch, 3, side, side, device=DEVICE, dtype=DTYPE)
         classes = torch.randint(0, 1000, (batch,), device=DEVICE)
         for way, prepare in ways(model, x, classes):
+            if options.way not in way:
+                continue
             if GPU:
                 torch.cuda.reset_peak_memory_stats()
             took = median_of(prepare(), options.seconds)
@@ -134,16 +136,18 @@ def register_nothing():
     return library
 
 
-def microseconds(call):
-    """Of the host's time, with a device that has little to do."""
-    best = []
+def microseconds(*calls):
+    """Of the host's time for each, in turns, with a device that has little to
+    do."""
+    times = [[] for _ in calls]
     for _ in range(20):
-        wait()
-        start = time.perf_counter()
-        for _ in range(50):
-            call()
-        best.append((time.perf_counter() - start) / 50)
-    return 1e6 * statistics.median(best)
+        for call, taken in zip(calls, times):
+            wait()
+            start = time.perf_counter()
+            for _ in range(50):
+                call()
+            taken.append((time.perf_counter() - start) / 50)
+    return [1e6 * statistics.median(taken) for taken in times]
 
 
 def compare_calls():
@@ -157,8 +161,9 @@ def compare_calls():
     for differentiates in (False, True):
         for tensor in (q, k, v, bias):
             tensor.requires_grad_(differentiates)
-        empty, ours = (microseconds(lambda: operator(*given)) for operator in (
-            torch.ops.nothing.window, torch.ops.winattn.window_attention))
+        empty, ours = microseconds(
+            lambda: torch.ops.nothing.window(*given),
+            lambda: torch.ops.winattn.window_attention(*given))
         print(f"| {'with' if differentiates else 'without'} gradients | "
               f"{empty:.1f} | {ours:.1f} |")
     del library
@@ -170,6 +175,7 @@ def main():
     parser.add_argument("--side", type=int)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--model", choices=[case[0] for case in CASES])
+    parser.add_argument("--way", default="", help="those with this in the name")
     options = parser.parse_args()
     print(f"torch {torch.__version__}"
           + (f", {torch.cuda.get_device_name()}" if GPU else ""))
@@ -178,4 +184,5 @@ def main():
     compare_steps(options)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -123,8 +123,10 @@ void wa_list_place(winattn_launch_list *list, const wa_problem *problem,
         place(list, id, &memory[id], tensor->span * tensor->element_size,
               &buffers->tensor[id]);
     }
-    place(list, WINATTN_TENSOR_WORKSPACE, &memory[WINATTN_TENSOR_WORKSPACE],
-          workspace_bytes, &buffers->workspace);
+    if (workspace_bytes) /* else one may be given, as of calls */
+        place(list, WINATTN_TENSOR_WORKSPACE,
+              &memory[WINATTN_TENSOR_WORKSPACE], workspace_bytes,
+              &buffers->workspace);
 }
 
 static const char *name_of(int id)
@@ -141,6 +143,8 @@ winattn_status winattn_launch_list_check(const winattn_launch_list *list,
     WA_WANT(memory, "memory");
     for (int id = 0; id < WINATTN_TENSORS; id++) {
         const winattn_memory *needed = &list->needed[id], *at = &memory[id];
+        if (!needed->address && id == WINATTN_TENSOR_WORKSPACE)
+            continue;
         if ((needed->address == 0) != (at->address == 0))
             return wa_fail(WINATTN_INVALID_ARGUMENT,
                            "%s is %s, other than when the list was made",

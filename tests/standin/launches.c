@@ -37,6 +37,8 @@ cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info what, size_t size,
         return CL_INVALID_KERNEL;
     if (what == CL_KERNEL_PROGRAM)
         return ANSWER(kernel->program);
+    if (what == CL_KERNEL_FUNCTION_NAME)
+        return answer_text(kernel->facts->name, size, value, needed);
     return CL_INVALID_VALUE;
 }
 

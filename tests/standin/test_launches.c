@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Launches on the stand-in for OpenCL. Each launch has work, together they
  * have all of it, and there is an end, also on a device that claims to have no
- * compute unit. */
+ * compute unit. A launch list has what a call would enqueue. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -317,9 +317,146 @@ static void many_entries(void **state)
     close_world(&w);
 }
 
+/* ---- Launch lists ---- */
+
+/* Tensors of a call: of each that the problem has a buffer, and where another
+ * runtime would have it. */
+typedef struct tensors {
+    cl_mem buffer[WINATTN_TENSORS];
+    winattn_memory memory[WINATTN_TENSORS];
+    winattn_tensor of_call[WINATTN_TENSORS];
+} tensors;
+
+static void add_tensor(const world *w, tensors *t, int name)
+{
+    t->buffer[name] =
+        standin_buffer(w->at.context, CL_MEM_READ_WRITE, SIZE_MAX / 4);
+    t->of_call[name].buffer = t->buffer[name];
+    t->memory[name] = (winattn_memory){(cl_ulong)(name + 1) << 40, 1ull << 40};
+}
+
+static void enqueue(const world *w, const winattn_plan *plan, wa_pass pass,
+                    const tensors *t)
+{
+    winattn_forward forward = {.struct_size = sizeof forward};
+    winattn_backward backward = {.struct_size = sizeof backward};
+    const size_t outputs = (WINATTN_TENSOR_LSE + 1) * sizeof *t->of_call,
+                 all = WINATTN_TENSOR_WORKSPACE * sizeof *t->of_call;
+    memcpy((char *)&forward + offsetof(winattn_forward, q), t->of_call,
+           outputs);
+    memcpy((char *)&backward + offsetof(winattn_backward, q), t->of_call, all);
+    forward.workspace = backward.workspace =
+        t->of_call[WINATTN_TENSOR_WORKSPACE];
+    standin_forget();
+    const winattn_status status =
+        pass == WA_FORWARD ? winattn_enqueue_forward(plan, w->at.queue,
+                                                     &forward, 0, NULL, NULL)
+                           : winattn_enqueue_backward(
+                                 plan, w->at.queue, &backward, 0, NULL, NULL);
+    if (status != WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+}
+
+static void assert_same(const winattn_argument *listed,
+                        const standin_argument *set, const tensors *t)
+{
+    static const cl_mem no_buffer;
+    const void *set_to = set->bytes ? (const void *)set->bytes : &no_buffer;
+    assert_int_equal(listed->size, set->size);
+    if (listed->kind == WINATTN_ARGUMENT_TENSOR)
+        assert_ptr_equal(t->buffer[listed->index], set->buffer);
+    else if (listed->kind == WINATTN_ARGUMENT_TABLE)
+        assert_non_null(set->buffer);
+    else
+        assert_memory_equal(listed->bytes, set_to, set->size);
+}
+
+/* One that the plan does not need may be given, or not. */
+static void check_workspace(const winattn_launch_list *list,
+                            const winattn_plan *plan, tensors t)
+{
+    size_t size;
+    winattn_plan_workspace_size(plan, &size);
+    assert_int_equal(winattn_launch_list_check(list, t.memory),
+                     WINATTN_SUCCESS);
+    t.memory[WINATTN_TENSOR_WORKSPACE].address = 0;
+    if (size == 0)
+        assert_int_equal(winattn_launch_list_check(list, t.memory),
+                         WINATTN_SUCCESS);
+}
+
+static size_t lists_checked;
+
+/* A list has the launches of a call, their programs and arguments. */
+static void check_list(const world *w, const winattn_plan *plan, wa_pass pass,
+                       const tensors *t)
+{
+    const standin_launch *launches;
+    winattn_launch_list *list;
+    if (winattn_launch_list_create(plan, (cl_bitfield)1 << pass, t->memory, 0,
+                                   &list) != WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    enqueue(w, plan, pass, t);
+    const size_t count = standin_launches(&launches);
+    assert_true(count > 0);
+    for (size_t i = 0; i < count; i++) {
+        const winattn_launch *listed = winattn_launch_list_launch(list, i);
+        assert_non_null(listed);
+        const winattn_launch_program *program =
+            winattn_launch_list_program(list, listed->program);
+        assert_string_equal(listed->kernel, launches[i].kernel);
+        assert_string_equal(program->options, launches[i].options);
+        assert_int_equal(listed->groups * listed->work_group,
+                         launches[i].global);
+        assert_int_equal(listed->work_group, launches[i].local);
+        assert_int_equal(listed->argument_count, launches[i].argument_count);
+        for (cl_uint n = 0; n < listed->argument_count; n++)
+            assert_same(&listed->arguments[n], &launches[i].arguments[n], t);
+    }
+    assert_null(winattn_launch_list_launch(list, count));
+    check_workspace(list, plan, *t);
+    winattn_launch_list_destroy(list);
+    lists_checked++;
+}
+
+static void lists_have_what_calls_enqueue(void **state)
+{
+    (void)state;
+    static const char *const problems[] = {
+        "dtype=fp16 windows=100 bias=same",
+        "dtype=bf16 variant=cosine windows=5 queries=64 logit_scale=1.5",
+        "dtype=fp16 variant=sliding windows=2 queries=1000 block=64",
+        "grid=2 size=14x14 window=7x7 shift=3x3 mask=shift bias=table_same",
+    };
+    for (size_t d = 0; d < made_up_count; d++)
+        for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+            const winattn_desc desc = both_of(problems[i]);
+            tensors t;
+            winattn_plan *plan;
+            world w = open_world(&made_up_devices[d], &desc);
+            memset(&t, 0, sizeof t);
+            for (int name = 0; name < WINATTN_TENSORS; name++)
+                if (name == WINATTN_TENSOR_WORKSPACE ||
+                    w.problem.tensor[name].used)
+                    add_tensor(&w, &t, name);
+            if (winattn_plan_create(w.at.context, w.at.id, &desc, &plan) ==
+                WINATTN_SUCCESS) {
+                check_list(&w, plan, WA_FORWARD, &t);
+                check_list(&w, plan, WA_BACKWARD, &t);
+                winattn_plan_destroy(plan);
+            }
+            for (int name = 0; name < WINATTN_TENSORS; name++)
+                if (t.buffer[name])
+                    clReleaseMemObject(t.buffer[name]);
+            close_world(&w);
+        }
+    assert_true(lists_checked > made_up_count);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_have_what_calls_enqueue),
         cmocka_unit_test(one_compute_unit),
         cmocka_unit_test(memory_may_start_anywhere),
         cmocka_unit_test(many_entries),
