@@ -262,7 +262,6 @@ winattn_status winattn_cuda_call_launch(const winattn_cuda_call *call,
                                         const winattn_memory *memory,
                                         void *stream)
 {
-    WA_TRY(winattn_launch_list_check(call->list, memory));
     WA_TRY(enter(call));
     winattn_status status = WINATTN_SUCCESS;
     for (size_t i = 0; status == WINATTN_SUCCESS &&

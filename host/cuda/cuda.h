@@ -43,8 +43,9 @@ WINATTN_API winattn_status winattn_cuda_call_create(
 WINATTN_API void winattn_cuda_call_destroy(winattn_cuda_call *call);
 
 /* Launches all of it on the stream (NULL: the default one), which may be
- * captured. The addresses must suit the call (winattn_launch_list_check).
- * Several threads may use it at once. */
+ * captured. The addresses must be of the same tensors as when the call was
+ * made, as large and as aligned: that is not checked here, in the way of each
+ * call, and `bytes` are not read. Several threads may use it at once. */
 WINATTN_API winattn_status winattn_cuda_call_launch(
     const winattn_cuda_call *call, const winattn_memory *memory, void *stream);
 

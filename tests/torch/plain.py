@@ -8,7 +8,8 @@ import os
 import torch
 
 DEVICE = os.environ.get("WINATTN_TORCH_DEVICE", "cpu")
-torch.set_default_device(DEVICE)
+if DEVICE != "cpu":  # it makes every call of PyTorch slower
+    torch.set_default_device(DEVICE)
 
 
 def positions(*window):

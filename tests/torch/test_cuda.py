@@ -20,7 +20,7 @@ from winattn.torch import _cuda, _run
 
 DRIVER = os.environ.get("EMULATED_CUDA")
 of_host = _run.forward, _run.backward
-without_memory = _cuda._Call._memory
+of_a_call = _cuda._Call._starts
 
 
 class Emulated(_cuda._Call):
@@ -28,8 +28,8 @@ class Emulated(_cuda._Call):
 
     known = None  # while it is made, and nothing is launched
 
-    def _memory(self, tensors):
-        memory, scratch = without_memory(self, tensors)
+    def _starts(self, tensors):
+        starts, scratch = of_a_call(self, tensors)
         if self.known is not None:
             for tensor in (*tensors, scratch):
                 storage = None if tensor is None else tensor.untyped_storage()
@@ -37,7 +37,7 @@ class Emulated(_cuda._Call):
                     self.known[storage.data_ptr()] = storage.nbytes()
             for start, size in self.known.items():
                 driver.emulator_cuda_register(start, size)
-        return memory, scratch
+        return starts, scratch
 
     def launch(self, tensors):
         with lock:

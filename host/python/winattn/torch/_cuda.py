@@ -31,7 +31,6 @@ from . import _layout, _run
 _NAMES = ("q", "k", "v", "bias", "mask", "query_regions", "key_regions",
           "logit_scale", "pad_k", "pad_v", "o", "lse", "d_o", "d_lse",
           *GRADIENTS, "workspace")
-_MEMORY = struct.Struct(f"{2 * len(_NAMES)}Q")  # an address and bytes of each
 _ALIGNMENT = 16  # that kernels may want of addresses
 
 _DTYPES = {torch.float32: numpy.dtype("float32"),
@@ -177,14 +176,15 @@ class _Call:
                  ) -> None:
         self._index = index
         self.results = _shapes(results)
-        self._template = [0] * (2 * len(_NAMES))
-        self._slots = []
-        for name, view in views.items():
-            slot = 2 * _NAMES.index(name)
-            number = next(i for i, tensor in enumerate(tensors)
-                          if tensor is view.whole)
-            self._slots.append((slot, number, view.offset))
-            self._template[slot + 1] = view.span()
+        self._places = []  # of arrays: a tensor's number, bytes behind it
+        sizes = []
+        for name in _NAMES:
+            view = views.get(name)
+            sizes.append(0 if view is None else view.span())
+            if view is not None:
+                self._places.append((next(
+                    i for i, tensor in enumerate(tensors)
+                    if tensor is view.whole), view.offset))
         self._handle = c_void_p()
         _bind()
         _library.check(library.winattn_cuda_check_stream(
@@ -193,29 +193,40 @@ class _Call:
             session = _planner.session(index)
             plan = Plan(session.context, session.device,
                         problem.complete_desc())
-            self._workspace = plan.workspace
-            memory, _ = self._memory(tensors)
+            self._workspace = sizes[-1] = plan.workspace
+            # an array of winattn_memory, an address and bytes each
+            self._pack = struct.Struct("".join(
+                "Q8x" if size else "16x" for size in sizes)).pack
+            starts, _ = self._starts(tensors)
+            left = iter(starts)
+            memory = [each for size in sizes
+                      for each in (next(left) if size else 0, size)]
             _library.check(library.winattn_cuda_call_create(
-                index, plan.handle, problem.desc.passes, memory, 0,
-                _stream(index), byref(self._handle)))
+                index, plan.handle, problem.desc.passes,
+                struct.pack(f"{len(memory)}Q", *memory), 0, _stream(index),
+                byref(self._handle)))
 
-    def _memory(self, tensors: list[torch.Tensor]
-                ) -> tuple[bytes, torch.Tensor | None]:
-        """Where all is, and memory that is needed until the launch."""
-        memory, scratch = self._template.copy(), None
-        for slot, number, offset in self._slots:
-            memory[slot] = tensors[number].data_ptr() + offset
+    def _starts(self, tensors: list[torch.Tensor]
+                ) -> tuple[list[int], torch.Tensor | None]:
+        """Where all arrays start, and memory that is needed until the
+        launch."""
+        at = [tensor.data_ptr() for tensor in tensors]
+        starts = [at[number] + offset for number, offset in self._places]
+        scratch = None
         if self._workspace:
-            scratch = tensors[-1].new_empty(self._workspace, dtype=torch.uint8)
-            memory[-2:] = scratch.data_ptr(), self._workspace
-        return _MEMORY.pack(*memory), scratch
+            like = tensors[0]
+            scratch = like.new_empty(-(-self._workspace // like.itemsize))
+            starts.append(scratch.data_ptr())
+        return starts, scratch
 
     def launch(self, tensors: list[torch.Tensor]) -> None:
         """On torch's current stream. What comes next there waits for it, so
         that torch may have the memory of its workspace back at once."""
-        memory, scratch = self._memory(tensors)
-        _library.check(library.winattn_cuda_call_launch(
-            self._handle, memory, _stream(self._index)))
+        starts, scratch = self._starts(tensors)
+        status = library.winattn_cuda_call_launch(
+            self._handle, self._pack(*starts), _stream(self._index))
+        if status:
+            _library.check(status)
 
 
 class _Nothing:
@@ -289,16 +300,19 @@ _kinds: dict[tuple, _Call | _Nothing] = {}
 def compute(kind: str, names: list[str], given: tuple) -> list[torch.Tensor]:
     """The results of the operator that has arguments of these names. This is
     in the way of every call, so that it does little where a kind is known."""
-    tensors = [each for each in given if isinstance(each, torch.Tensor)]
-    key = (kind, *[
-        (each.dtype, each.shape, each.stride(), _index(each),
-         each.data_ptr() % _ALIGNMENT) if isinstance(each, torch.Tensor)
-        else tuple(each) if isinstance(each, list) else each
-        for each in given])
-    if "table_index" in names:
+    tensors, parts = [], [kind]
+    for each in given:
+        if isinstance(each, torch.Tensor):
+            tensors.append(each)
+            parts += (each.dtype, each.shape, each.stride(), each.get_device(),
+                      each.data_ptr() % _ALIGNMENT)
+        else:
+            parts.append(tuple(each) if isinstance(each, list) else each)
+    if kind != "sliding":
         index = given[names.index("table_index")]
         if index is not None:
-            key += (_content(index),)
+            parts.append(_content(index))
+    key = tuple(parts)
     call = _kinds.get(key)
     if call is None:
         call = _prepare(kind, dict(zip(names, given)))
