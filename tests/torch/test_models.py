@@ -277,6 +277,27 @@ class Modules(unittest.TestCase):
         for one, two in zip(*gradients):
             self.assertTrue(torch.equal(one, two))
 
+    def test_recompute(self):
+        """The same gradients, also compiled, and q, k and v are not kept."""
+        kept, gradients = [], []
+        for recompute in (False, True):
+            torch.manual_seed(8)
+            model = nn.Sequential(WindowAttention(), WindowAttention())
+            winattn.torch.accelerate(model, recompute=recompute)
+            shapes = []
+            with torch.autograd.graph.saved_tensors_hooks(
+                    lambda x: shapes.append(x.shape) or x, lambda x: x):
+                o = model(self.x).square().sum()
+            kept.append(sum(shape[-3:] == (3, 2, 8) for shape in shapes))
+            o.backward()
+            for run in (model, torch.compile(model, backend="aot_eager")):
+                o = run(self.x).square().sum()
+                gradients.append(torch.autograd.grad(o, model.parameters()))
+        self.assertEqual(kept, [2, 0])
+        for others in gradients[1:]:
+            for one, two in zip(gradients[0], others):
+                torch.testing.assert_close(one, two)
+
     def test_scaled_steps(self):
         """GradScaler and autocast."""
         model = self.accelerated()

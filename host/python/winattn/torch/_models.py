@@ -13,9 +13,16 @@ from typing import Any, Callable
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils import checkpoint
 
 from ._functions import grid_attention, window_attention
 from ._layout import heads_of
+
+# Layers that make q, k and v of a token.
+_PROJECTIONS = ("qkv", "query", "key", "value", "q_proj", "k_proj", "v_proj")
+_KEPT = [torch.ops.winattn.window_attention.default,
+         torch.ops.winattn.grid_attention.default]
+
 
 # ---- What modules compute ----
 
@@ -58,10 +65,31 @@ def _project(module: nn.Module, x: Tensor) -> Tensor:
     return heads_of(qkv, module.num_heads)
 
 
+def _can_recompute(module: nn.Module) -> bool:
+    """Do projections compute the same a second time, as far as one can see?"""
+    layers = [getattr(module, name, None) for name in _PROJECTIONS]
+    return all(type(each) is nn.Linear and not each._forward_hooks
+               for each in layers if each is not None)
+
+
+def _attend(module: nn.Module, function: Callable, x: Tensor) -> Tensor:
+    """function(x), which projects x and attends. Where the module recomputes,
+    gradients project once more, so that q, k and v are not kept for them; what
+    attention made is."""
+    if not (getattr(module, "recomputes", False) and torch.is_grad_enabled()
+            and _can_recompute(module)):
+        return function(x)
+    return checkpoint.checkpoint(
+        function, x, use_reentrant=False, preserve_rng_state=False,
+        context_fn=functools.partial(
+            checkpoint.create_selective_checkpoint_contexts, _KEPT))
+
+
 def _windows(module: nn.Module, x: Tensor, mask: Tensor | None = None
              ) -> Tensor:
     """WindowAttention of Microsoft and of timm."""
-    o = window_attention(_project(module, x), mask=mask, **_terms(module))
+    o = _attend(module, lambda x: window_attention(
+        _project(module, x), mask=mask, **_terms(module)), x)
     return module.proj_drop(module.proj(o.transpose(1, 2).flatten(2)))
 
 
@@ -76,10 +104,10 @@ def _map(module: nn.Module, x: Tensor) -> Tensor:
             of_k = torch.zeros_like(of_k)
             bias = torch.cat((of_q, of_k, of_v))
         pads = [part.view(module.num_heads, -1) for part in (of_k, of_v)]
-    qkv = heads_of(functional.linear(x, weight, bias), module.num_heads)
-    o = grid_attention(qkv, window=list(module.window_size),
-                       shift=list(module.shift_size), pad_k=pads[0],
-                       pad_v=pads[1], **_terms(module))
+    o = _attend(module, lambda x: grid_attention(
+        heads_of(functional.linear(x, weight, bias), module.num_heads),
+        window=list(module.window_size), shift=list(module.shift_size),
+        pad_k=pads[0], pad_v=pads[1], **_terms(module)), x)
     return functional.dropout(module.proj(o.flatten(3)), p=module.dropout,
                               training=module.training)
 
@@ -97,9 +125,14 @@ def _self_attention(module: nn.Module, x: Tensor, mask: Tensor | None = None,
     terms = _terms(module)
     if mask is not None and "logit_scale" in terms:
         mask = 2 * mask
-    q, k, v = (_heads(layer(x), module.attention_head_size)
-               for layer in (module.query, module.key, module.value))
-    o = window_attention(q, k, v, mask=mask, **terms)
+
+    def attend(x):
+        return window_attention(
+            *(_heads(layer(x), module.attention_head_size)
+              for layer in (module.query, module.key, module.value)),
+            mask=mask, **terms)
+
+    o = _attend(module, attend, x)
     return (o.transpose(1, 2).flatten(2),)
 
 
@@ -107,11 +140,15 @@ def _attention(module: nn.Module, x: Tensor, mask: Tensor | None = None,
                **named: Any) -> tuple[Tensor, None]:
     """SwinAttention of Transformers from version 5 on."""
     bias = module.relative_position_bias
-    q, k, v = (_heads(layer(x), module.head_dim)
-               for layer in (module.q_proj, module.k_proj, module.v_proj))
-    o = window_attention(
-        q, k, v, mask=mask, scale=module.scaling, table=_swin_table(bias),
-        table_window=list(bias.window_size))
+
+    def attend(x):
+        return window_attention(
+            *(_heads(layer(x), module.head_dim)
+              for layer in (module.q_proj, module.k_proj, module.v_proj)),
+            mask=mask, scale=module.scaling, table=_swin_table(bias),
+            table_window=list(bias.window_size))
+
+    o = _attend(module, attend, x)
     return module.o_proj(o.transpose(1, 2).flatten(2)), None
 
 
@@ -261,7 +298,7 @@ class Report:
         return "\n".join(lines)
 
 
-def accelerate(model: nn.Module) -> Report:
+def accelerate(model: nn.Module, recompute: bool = False) -> Report:
     """Makes winattn compute the window attention of a Swin or Swin V2 of
     torchvision, timm, Transformers or Microsoft: in place, whatever model it
     is part of. Parameters keep their names, so that a checkpoint loads as
@@ -270,6 +307,10 @@ def accelerate(model: nn.Module) -> Report:
     A module that drops weights of attention (attn_drop) computes as before
     while it trains. So does a call with tensors of a GPU that is not NVIDIA's
     or in float64, or one that wants attention's weights.
+
+    recompute: gradients compute q, k and v of a module once more, instead of
+    keeping them: less memory for one more product. Where its projections are
+    more than plain layers (LoRA, hooks), they are kept.
 
     Returns what was replaced, and what was left and why. TypeError: model is
     no module."""
@@ -296,6 +337,7 @@ def accelerate(model: nn.Module) -> Report:
             report.left[name] = reason
             continue
         module.__class__ = _class_of(type(module), kind)
+        module.recomputes = bool(recompute)
         chance = _dropout(module)
         report.replaced[name] = kind.forward.__doc__.split(".")[0] if (
             not chance) else (f"computes as before while it trains, as it "
