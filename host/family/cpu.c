@@ -47,10 +47,9 @@ static double tile_cost(uint32_t rows, uint32_t vecs, uint32_t all_rows,
 #define AXIS_ROUNDS 3.0
 
 /* Rounds of all loops of a work tile, for compilers that unroll none. */
-static double rounds_of(const wa_problem *problem, const wa_plan *plan)
+static double rounds_of(const wa_problem *problem, const wa_cpu_shape *s,
+                        const wa_step *step)
 {
-    const wa_step *step = &plan->step[WA_STEP_FORWARD];
-    const wa_cpu_shape *s = &plan->shape.cpu;
     const double lanes = s->lanes, rows = s->tile_rows, vecs = s->tile_vecs;
     const double keys = step->block_keys, key_vecs = keys / lanes;
     const double channel_vecs = wa_ceil_div(problem->head_dim, s->lanes);
@@ -136,6 +135,27 @@ static void visit_forward(wa_search *find)
                 forward_keys(find->problem, find->device));
 }
 
+static void append_options(const wa_problem *problem, const wa_device *device,
+                           const wa_cpu_shape *shape, wa_step *step)
+{
+    wa_append_shape(&wa_cpu_numbers, shape, step->defines,
+                    sizeof step->defines);
+    wa_append_half_vectors(device, problem->dtype, step->defines,
+                           sizeof step->defines);
+}
+
+/* Its kernels know no tables. */
+static void set_expand(const wa_problem *problem, wa_plan *plan)
+{
+    wa_step *expand = &plan->step[WA_STEP_EXPAND];
+    if (!problem->table.used)
+        return;
+    expand->kernel = "expand_table";
+    expand->work_group = 1;
+    expand->defines[0] = 0;
+    wa_append_table(problem, expand->defines, sizeof expand->defines);
+}
+
 static const char *take_forward(const wa_problem *problem,
                                 const wa_device *device,
                                 const wa_tuned_shape *chosen, wa_plan *plan)
@@ -143,15 +163,14 @@ static const char *take_forward(const wa_problem *problem,
     wa_step *step = &plan->step[WA_STEP_FORWARD];
     const wa_cpu_shape *shape = &chosen->cpu;
     const uint32_t tile_keys = shape->tile_vecs * shape->lanes;
-    plan->shape.cpu = *shape;
     step->block_rows = forward_rows(problem, device);
     step->block_keys =
         wa_ceil_div(forward_keys(problem, device), tile_keys) * tile_keys;
     if (device->loop_limit) {
-        while (rounds_of(problem, plan) > device->loop_limit &&
+        while (rounds_of(problem, shape, step) > device->loop_limit &&
                step->block_rows > shape->tile_rows)
             step->block_rows = wa_ceil_div(step->block_rows, 2);
-        if (rounds_of(problem, plan) > device->loop_limit) {
+        if (rounds_of(problem, shape, step) > device->loop_limit) {
             snprintf(plan->reason, sizeof plan->reason,
                      "the device ends a work-item's loops after %u rounds",
                      device->loop_limit);
@@ -159,9 +178,12 @@ static const char *take_forward(const wa_problem *problem,
         }
     }
 
-    step->kernel = "forward_cpu";
+    const wa_problem computed = wa_problem_without_table(problem);
+    wa_begin_step(&computed, device, "forward_cpu", step->block_rows,
+                  step->block_keys, 1, 0, step);
+    append_options(problem, device, shape, step);
+    set_expand(problem, plan);
     plan->schedule.work_tiles_per_group = 1;
-    step->work_group = 1;
     plan->access_elements = shape->lanes;
     plan->access_bytes = 0;
     snprintf(plan->reason, sizeof plan->reason,
@@ -171,19 +193,11 @@ static const char *take_forward(const wa_problem *problem,
     return NULL;
 }
 
-static void add_options(const wa_problem *problem, const wa_device *device,
-                        const wa_plan *plan, char *text, size_t size)
-{
-    wa_append_shape(&wa_cpu_numbers, &plan->shape.cpu, text, size);
-    wa_append_half_vectors(device, problem->dtype, text, size);
-}
-
 const wa_family wa_cpu_forward = {.engine = WA_ENGINE_CPU,
                                   .pass = WA_FORWARD,
                                   .tuned = WA_TUNED_KERNELS,
                                   .visit = {visit_forward},
-                                  .take = take_forward,
-                                  .add_options = add_options};
+                                  .take = take_forward};
 
 /* ---- The backward pass ---- */
 
@@ -214,10 +228,7 @@ static void set_backward_defines(const wa_problem *problem,
     step->defines[0] = 0;
     wa_append_problem_of_keys(&computed, device, block_rows, step->block_keys,
                               step->defines, sizeof step->defines);
-    wa_append_shape(&wa_cpu_numbers, shape, step->defines,
-                    sizeof step->defines);
-    wa_append_half_vectors(device, problem->dtype, step->defines,
-                           sizeof step->defines);
+    append_options(problem, device, shape, step);
 }
 
 static uint32_t backward_rows(const wa_device *device)
@@ -274,12 +285,7 @@ static const char *take_backward(const wa_problem *problem,
         set_backward_defines(problem, device, step.block_rows, &shape, &step);
         plan->step[WA_STEP_ROWS] = step;
     }
-    if (problem->table.used) {
-        wa_step *expand = &plan->step[WA_STEP_EXPAND];
-        expand->kernel = "expand_table";
-        expand->work_group = 1;
-        wa_append_table(problem, expand->defines, sizeof expand->defines);
-    }
+    set_expand(problem, plan);
     plan->schedule.row_blocks = wa_ceil_div(problem->queries, step.block_rows);
     plan->schedule.key_blocks = wa_ceil_div(problem->keys, step.block_keys);
     plan->schedule.busy_groups = device->compute_units * ITEMS_PER_UNIT;

@@ -74,12 +74,12 @@ static const char *take_forward(const wa_problem *problem,
     (void)none;
     wa_step *step = &plan->step[WA_STEP_FORWARD];
     wa_set_wgmma_access(plan);
-    plan->shape.matrix.stages = shape.stages;
-    step->kernel = "sliding_forward_wgmma";
-    step->block_rows = shape.block_rows;
-    step->block_keys = TILE_KEYS;
-    step->local_bytes = forward_bytes(problem->head_dim, shape);
-    step->work_group = work_items(shape.block_rows);
+    wa_begin_step(problem, device, "sliding_forward_wgmma", shape.block_rows,
+                  TILE_KEYS, work_items(shape.block_rows),
+                  forward_bytes(problem->head_dim, shape), step);
+    wa_append_switch(step->defines, sizeof step->defines, WA_SWITCH(STAGES),
+                     shape.stages);
+    wa_append_matrix_unit_options(device, step->defines, sizeof step->defines);
     plan->schedule.work_tiles_per_group = 1;
     plan->schedule.sharing_groups =
         device->compute_units ? device->compute_units : 1;
@@ -88,14 +88,6 @@ static const char *take_forward(const wa_problem *problem,
              "fetches keys and values",
              shape.block_rows / WARPGROUP_ROWS);
     return NULL;
-}
-
-static void add_options(const wa_problem *problem, const wa_device *device,
-                        const wa_plan *plan, char *text, size_t size)
-{
-    (void)problem;
-    wa_append_switch(text, size, WA_SWITCH(STAGES), plan->shape.matrix.stages);
-    wa_append_matrix_unit_options(device, text, size);
 }
 
 /* ---- The backward pass ---- */
@@ -237,8 +229,7 @@ const wa_family wa_hopper_sliding = {.engine = WA_ENGINE_SPECIAL,
                                      .tuned = WA_TUNED_KERNELS,
                                      .speed = WA_WGMMA_SPEED,
                                      .refusal = refusal,
-                                     .take = take_forward,
-                                     .add_options = add_options};
+                                     .take = take_forward};
 
 const wa_family wa_hopper_sliding_maps = {.engine = WA_ENGINE_MORE_SPECIAL,
                                           .name = "tensor maps",

@@ -7,6 +7,7 @@
 
 #include "family/hopper.h"
 #include "plan/defines.h"
+#include "plan/schedule.h"
 
 /* the first says what the second would */
 #include "../cl/hopper/window_extents.h"
@@ -252,15 +253,16 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     if (work_items(problem, &s) > device->max_work_group)
         return "the device's work-groups are too small";
     wa_set_wgmma_access(plan);
-    plan->shape.matrix.stages = s.stages;
-    plan->shape.matrix.windows_per_group = s.windows;
-    step->kernel = "window_forward_wgmma";
-    step->block_rows = s.block_rows;
-    step->block_keys = s.block_keys;
-    step->local_bytes = local_bytes(problem, &s);
-    step->work_group = work_items(problem, &s);
+    wa_begin_step(problem, device, "window_forward_wgmma", s.block_rows,
+                  s.block_keys, work_items(problem, &s),
+                  local_bytes(problem, &s), step);
+    wa_append_switch(step->defines, sizeof step->defines, WA_SWITCH(STAGES),
+                     s.stages);
+    wa_append_switch(step->defines, sizeof step->defines,
+                     WA_SWITCH(WINDOWS_PER_GROUP), s.windows);
     plan->schedule.work_tiles_per_group = s.windows;
-    plan->schedule.resident = 1;
+    wa_share_windows(problem, device, 1, plan);
+    wa_append_matrix_unit_options(device, step->defines, sizeof step->defines);
     snprintf(plan->reason, sizeof plan->reason,
              "wgmma: %u warpgroups with scores in registers%s, and %s",
              warpgroups(&s),
@@ -273,23 +275,10 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     return NULL;
 }
 
-static void add_options(const wa_problem *problem, const wa_device *device,
-                        const wa_plan *plan, char *text, size_t size)
-{
-    (void)problem;
-    wa_append_switch(text, size, WA_SWITCH(STAGES), plan->shape.matrix.stages);
-    wa_append_switch(text, size, WA_SWITCH(WINDOWS_PER_GROUP),
-                     plan->shape.matrix.windows_per_group);
-    wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
-                     plan->schedule.persistent_multi_block);
-    wa_append_matrix_unit_options(device, text, size);
-}
-
 const wa_family wa_hopper_window = {.engine = WA_ENGINE_SPECIAL,
                                     .name = "wgmma",
                                     .pass = WA_FORWARD,
                                     .tuned = WA_TUNED_KERNELS,
                                     .speed = WA_WGMMA_SPEED,
                                     .refusal = refusal,
-                                    .take = take,
-                                    .add_options = add_options};
+                                    .take = take};

@@ -72,13 +72,14 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     const wa_local_tiling t = wa_local_tiling_of(problem, shape);
     WA_REFUSE(refusal(problem, device, shape, &t));
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    step->kernel = "forward_local";
-    plan->shape.local = *shape;
-    step->block_rows = shape->block_rows;
-    step->block_keys = shape->block_keys;
-    step->local_bytes = (uint32_t)wa_local_bytes(shape, &t);
+    wa_begin_step(problem, device, "forward_local", shape->block_rows,
+                  shape->block_keys, shape->team * shape->teams,
+                  wa_local_bytes(shape, &t), step);
+    wa_append_shape(&wa_local_numbers, shape, step->defines,
+                    sizeof step->defines);
+    wa_append_local_options(problem, device, step->defines,
+                            sizeof step->defines);
     plan->schedule.work_tiles_per_group = shape->teams;
-    step->work_group = shape->team * shape->teams;
     wa_local_require_access(problem, shape->stage_dims, plan);
     return NULL;
 }
@@ -216,18 +217,10 @@ static void explain(const wa_problem *problem, const wa_device *device,
               device->max_work_group);
 }
 
-static void add_options(const wa_problem *problem, const wa_device *device,
-                        const wa_plan *plan, char *text, size_t size)
-{
-    wa_append_shape(&wa_local_numbers, &plan->shape.local, text, size);
-    wa_append_local_options(problem, device, text, size);
-}
-
 const wa_family wa_local_forward = {.engine = WA_ENGINE_LOCAL,
                                     .pass = WA_FORWARD,
                                     .tuned = WA_LOCAL_FORWARD,
                                     .visit = {visit},
                                     .say_none = wa_local_say_none,
                                     .explain = explain,
-                                    .take = take,
-                                    .add_options = add_options};
+                                    .take = take};

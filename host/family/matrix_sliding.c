@@ -68,6 +68,8 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     wa_take_matrix_forward(problem, device, shape,
                            device->matrix_unit->sliding_forward_kernel,
                            local_bytes(problem, device, shape), plan);
+    wa_step *step = &plan->step[WA_STEP_FORWARD];
+    wa_append_matrix_shape(shape, device, step->defines, sizeof step->defines);
     return NULL;
 }
 
@@ -176,13 +178,6 @@ static void try_shape(const wa_search *find, const wa_matrix_shape *s)
 
 static void visit(wa_search *find) { wa_visit_sliding_tiles(find, try_shape); }
 
-static void add_options(const wa_problem *problem, const wa_device *device,
-                        const wa_plan *plan, char *text, size_t size)
-{
-    (void)problem;
-    wa_append_matrix_shape(&plan->shape.matrix, device, text, size);
-}
-
 /* Shapes do not follow from the numbers of tokens, so that caches of keys may
  * grow without a build. */
 const wa_family wa_matrix_sliding = {.engine = WA_ENGINE_MATRIX,
@@ -194,5 +189,4 @@ const wa_family wa_matrix_sliding = {.engine = WA_ENGINE_MATRIX,
                                      .visit = {visit},
                                      .say_none = wa_matrix_say_none,
                                      .explain = wa_explain_matrix_forward,
-                                     .take = take,
-                                     .add_options = add_options};
+                                     .take = take};

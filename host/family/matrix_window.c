@@ -5,6 +5,7 @@
 #include "family/matrix_sliding.h"
 #include "family/matrix_tiling.h"
 #include "plan/defines.h"
+#include "plan/schedule.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
@@ -48,17 +49,13 @@ void wa_take_matrix_forward(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *shape, const char *kernel,
                             uint64_t bytes, wa_plan *plan)
 {
-    wa_step *step = &plan->step[WA_STEP_FORWARD];
-    step->kernel = kernel;
-    plan->shape.matrix = *shape;
-    step->block_rows = shape->block_rows;
-    step->block_keys = shape->block_keys;
-    step->local_bytes = (uint32_t)bytes;
+    wa_begin_step(problem, device, kernel, shape->block_rows,
+                  shape->block_keys,
+                  shape->waves_per_window * shape->windows_per_group *
+                      device->matrix_unit->wave,
+                  bytes, &plan->step[WA_STEP_FORWARD]);
     plan->schedule.work_tiles_per_group = shape->windows_per_group;
-    step->work_group = shape->waves_per_window * shape->windows_per_group *
-                       device->matrix_unit->wave;
     wa_set_matrix_access(problem, plan);
-    plan->schedule.resident = wa_matrix_resident(device, step->local_bytes);
 }
 
 static const char *take(const wa_problem *problem, const wa_device *device,
@@ -70,6 +67,10 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     wa_take_matrix_forward(problem, device, shape,
                            device->matrix_unit->forward_kernel,
                            local_bytes(problem, device, shape), plan);
+    wa_step *step = &plan->step[WA_STEP_FORWARD];
+    wa_share_windows(problem, device,
+                     wa_matrix_resident(device, step->local_bytes), plan);
+    wa_append_matrix_shape(shape, device, step->defines, sizeof step->defines);
     return NULL;
 }
 
@@ -188,15 +189,6 @@ void wa_explain_matrix_forward(const wa_problem *problem,
               wa_matrix_bias_place(problem, shape->matrix_forward.bias_cache));
 }
 
-static void add_options(const wa_problem *problem, const wa_device *device,
-                        const wa_plan *plan, char *text, size_t size)
-{
-    (void)problem;
-    wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
-                     plan->schedule.persistent_multi_block);
-    wa_append_matrix_shape(&plan->shape.matrix, device, text, size);
-}
-
 const wa_family wa_matrix_window = {.engine = WA_ENGINE_MATRIX,
                                     .pass = WA_FORWARD,
                                     .tuned = WA_MATRIX_FORWARD,
@@ -204,5 +196,4 @@ const wa_family wa_matrix_window = {.engine = WA_ENGINE_MATRIX,
                                     .visit = {visit},
                                     .say_none = wa_matrix_say_none,
                                     .explain = wa_explain_matrix_forward,
-                                    .take = take,
-                                    .add_options = add_options};
+                                    .take = take};

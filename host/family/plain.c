@@ -7,33 +7,26 @@
 /* Rows, or keys, of a work-group: one for each work-item. */
 #define BLOCK 64u
 
-static const char *take_forward(const wa_problem *problem,
-                                const wa_device *device,
-                                const wa_tuned_shape *none, wa_plan *plan)
-{
-    wa_step *step = &plan->step[WA_STEP_FORWARD];
-    (void)device, (void)none;
-    /* gradients are compared given its o and lse */
-    step->kernel =
-        problem->passes[WA_BACKWARD] ? "plain:forward_plain" : "forward_plain";
-    step->block_rows = step->block_keys = step->work_group = BLOCK;
-    plan->schedule.work_tiles_per_group = 1;
-    return NULL;
-}
-
-static void add_options(const wa_problem *problem, const wa_device *device,
-                        const wa_plan *plan, char *text, size_t size)
-{
-    (void)plan;
-    wa_append_half_vectors(device, problem->dtype, text, size);
-}
-
 static void set_step(const wa_problem *problem, const wa_device *device,
                      const char *kernel, wa_step *step)
 {
     wa_begin_step(problem, device, kernel, BLOCK, BLOCK, BLOCK, 0, step);
     wa_append_half_vectors(device, problem->dtype, step->defines,
                            sizeof step->defines);
+}
+
+static const char *take_forward(const wa_problem *problem,
+                                const wa_device *device,
+                                const wa_tuned_shape *none, wa_plan *plan)
+{
+    (void)none;
+    /* gradients are compared given its o and lse */
+    set_step(problem, device,
+             problem->passes[WA_BACKWARD] ? "plain:forward_plain"
+                                          : "forward_plain",
+             &plan->step[WA_STEP_FORWARD]);
+    plan->schedule.work_tiles_per_group = 1;
+    return NULL;
 }
 
 static const char *take_backward(const wa_problem *problem,
@@ -57,8 +50,7 @@ static const wa_family plain[WA_PASSES] = {
     [WA_FORWARD] = {.engine = WA_ENGINE_LOCAL,
                     .pass = WA_FORWARD,
                     .tuned = WA_TUNED_KERNELS,
-                    .take = take_forward,
-                    .add_options = add_options},
+                    .take = take_forward},
     [WA_BACKWARD] = {.engine = WA_ENGINE_LOCAL,
                      .pass = WA_BACKWARD,
                      .tuned = WA_TUNED_KERNELS,

@@ -160,20 +160,3 @@ void wa_append_matrix_shape(const wa_matrix_shape *shape,
     wa_append_shape(&wa_matrix_numbers, shape, text, size);
     wa_append_matrix_unit_options(device, text, size);
 }
-
-void wa_write_forward_defines(const wa_problem *problem,
-                              const wa_device *device, wa_plan *plan)
-{
-    wa_step *step = &plan->step[WA_STEP_FORWARD];
-    wa_step *expand = &plan->step[WA_STEP_EXPAND];
-    const wa_problem computed =
-        expand->kernel ? wa_problem_without_table(problem) : *problem;
-    char *text = step->defines;
-    const size_t size = sizeof step->defines;
-    text[0] = expand->defines[0] = 0;
-    wa_append_problem(&computed, device, step->block_rows, step->block_keys,
-                      text, size);
-    plan->family->add_options(problem, device, plan, text, size);
-    if (expand->kernel)
-        wa_append_table(problem, expand->defines, sizeof expand->defines);
-}

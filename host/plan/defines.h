@@ -5,7 +5,7 @@
 
 #include "base/sister.h"
 #include "plan/plan.h"
-#include "plan/switches.h"
+#include "plan/shapes.h"
 
 /* Of the problem. Window count, the sizes of a grid, strides, offsets, scale
  * and, for the sliding variant, token counts are kernel arguments and must not
@@ -40,8 +40,5 @@ WA_SISTER void wa_append_half_vectors(const wa_device *device,
 /* What the kernels of tier local must know of the device and its compiler. */
 void wa_append_local_options(const wa_problem *problem,
                              const wa_device *device, char *text, size_t size);
-/* All of the forward pass's kernels. */
-void wa_write_forward_defines(const wa_problem *problem,
-                              const wa_device *device, wa_plan *plan);
 
 #endif

@@ -60,10 +60,6 @@ typedef struct wa_family {
      * family already; or says why kernels or device do not allow the shape. */
     const char *(*take)(const wa_problem *problem, const wa_device *device,
                         const wa_tuned_shape *shape, wa_plan *plan);
-    /* Of the forward pass: appends options of its kernel besides those of the
-     * problem, once the schedule is made. */
-    void (*add_options)(const wa_problem *problem, const wa_device *device,
-                        const wa_plan *plan, char *text, size_t size);
 } wa_family;
 
 /* The rows, each in the file of its name. */

@@ -80,12 +80,7 @@ static winattn_status finish_forward(const wa_problem *problem,
     if (row_blocks * problem->heads > MOST_BLOCKS)
         return WA_UNSUPPORTED("heads x queries / %u is above 2^30",
                               step->block_rows);
-    if (problem->table.used && plan->tier == WINATTN_TIER_CPU) {
-        plan->step[WA_STEP_EXPAND].kernel = "expand_table";
-        plan->step[WA_STEP_EXPAND].work_group = 1;
-    }
     wa_schedule_forward(problem, device, plan);
-    wa_write_forward_defines(problem, device, plan);
     return WINATTN_SUCCESS;
 }
 

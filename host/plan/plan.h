@@ -9,7 +9,6 @@
 
 #include "base/sister.h"
 #include "device/device.h"
-#include "plan/shapes.h"
 #include "problem/problem.h"
 
 #define WA_DEFINES_SIZE 1024
@@ -84,7 +83,6 @@ typedef struct wa_schedule {
      * share those of all row blocks of all heads. */
     uint32_t groups;
     bool persistent_multi_block; /* a work-group may have several row blocks */
-    uint32_t resident; /* such work-groups that a compute unit holds */
     /* Where work-groups take one work tile after the other: so many of them
      * share those of a launch; 0: each has its own. */
     uint32_t sharing_groups;
@@ -120,11 +118,6 @@ typedef struct wa_plan {
     winattn_tier tier;
     const struct wa_family *family; /* whose kernels they are (family.h) */
     wa_step step[WA_STEPS];
-    union { /* of the forward pass */
-        wa_cpu_shape cpu;
-        wa_local_shape local;
-        wa_matrix_shape matrix;
-    } shape;
     bool streams; /* forward: the softmax takes several steps */
     bool fused;   /* backward: one kernel makes everything of a window */
     uint32_t access_elements; /* of a vector access; 0: element by element */

@@ -6,7 +6,12 @@
 
 #include "plan/plan.h"
 
-/* From the steps, work_tiles_per_group and, on tier matrix, `resident`. */
+/* Has work-groups of the forward pass iterate over windows: as many as a
+ * device holds, of which a compute unit holds `resident`. Appends to the
+ * step's options what its kernel must know of that. */
+void wa_share_windows(const wa_problem *problem, const wa_device *device,
+                      uint32_t resident, wa_plan *plan);
+/* From the step, work_tiles_per_group and what shared windows left. */
 void wa_schedule_forward(const wa_problem *problem, const wa_device *device,
                          wa_plan *plan);
 /* From the steps, row_blocks, key_blocks, teams, busy_groups, key_parts and

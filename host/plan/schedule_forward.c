@@ -5,6 +5,7 @@
 
 #include "device/matrix_unit.h"
 #include "plan/family.h"
+#include "plan/switches.h"
 
 /* Of a launch, whatever its kernel. */
 #define MOST_ITEMS 2147483647.0
@@ -64,20 +65,36 @@ static uint32_t work_tiles_per_launch(const wa_problem *problem,
  * registers, which cost a twentieth of the time on an H200. Each has a round
  * (cl/matrix/tile_scheduler.cl) of a launch at least, and all have as many
  * where a launch holds that many. */
-static void schedule_windows(const wa_problem *problem,
-                             const wa_device *device, wa_schedule *s)
+void wa_share_windows(const wa_problem *problem, const wa_device *device,
+                      uint32_t resident, wa_plan *plan)
 {
-    const uint64_t head_blocks = (uint64_t)s->row_blocks * problem->heads;
-    const uint64_t windows_per_group = s->work_tiles_per_group;
+    wa_step *step = &plan->step[WA_STEP_FORWARD];
+    wa_schedule *s = &plan->schedule;
+    const uint64_t head_blocks =
+        (uint64_t)wa_ceil_div(problem->queries, step->block_rows) *
+        problem->heads;
     const uint64_t compute_units =
         device->compute_units ? device->compute_units : 1;
-    const uint64_t all = compute_units * s->resident;
+    const uint64_t all = compute_units * resident;
     const uint64_t held = all < MOST_SHARING ? all : MOST_SHARING;
     const uint64_t turns = (head_blocks + held - 1) / held;
     const uint64_t splits = held > head_blocks ? held / head_blocks : 1;
     s->persistent_multi_block = 10 * splits * head_blocks < 9 * turns * held;
-    uint64_t groups = s->persistent_multi_block ? held : splits * head_blocks;
-    const uint64_t even = s->persistent_multi_block ? held : splits;
+    s->groups =
+        (uint32_t)(s->persistent_multi_block ? held : splits * head_blocks);
+    wa_append_switch(step->defines, sizeof step->defines,
+                     WA_SWITCH(PERSISTENT_MULTI_BLOCK),
+                     s->persistent_multi_block);
+}
+
+/* The windows of a launch, and no more work-groups than those need. */
+static void schedule_windows(const wa_problem *problem, wa_schedule *s)
+{
+    const uint64_t head_blocks = (uint64_t)s->row_blocks * problem->heads;
+    const uint64_t windows_per_group = s->work_tiles_per_group;
+    uint64_t groups = s->groups;
+    const uint64_t even =
+        s->persistent_multi_block ? groups : groups / head_blocks;
     const uint64_t wanted =
         (problem->windows + windows_per_group - 1) / windows_per_group;
     uint64_t rounds =
@@ -100,9 +117,8 @@ void wa_schedule_forward(const wa_problem *problem, const wa_device *device,
         wa_ceil_div(problem->queries, step->block_rows);
     plan->schedule.work_tiles_per_launch =
         work_tiles_per_launch(problem, device, plan);
-    if (plan->tier == WINATTN_TIER_MATRIX &&
-        problem->variant != WINATTN_SLIDING)
-        schedule_windows(problem, device, &plan->schedule);
+    if (plan->schedule.groups)
+        schedule_windows(problem, &plan->schedule);
     if (plan->step[WA_STEP_EXPAND].kernel)
         plan->workspace.dense = plan->workspace.all =
             (wa_problem_dense_bias_bytes(problem) + 15) / 16 * 16;

@@ -14,6 +14,7 @@
 #define WINATTN_TUNING_ROW_H
 
 #include "plan/plan.h"
+#include "plan/shapes.h"
 
 /* The kernels that have rows. */
 typedef enum wa_tuned_kernel {

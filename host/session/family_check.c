@@ -398,13 +398,13 @@ static winattn_status shrink_plan(const comparison *c, const wa_plan *plan,
     s->sharing_groups = s->sharing_groups ? 1 : 0;
     s->busy_groups = s->busy_groups ? 1 : 0;
     s->row_groups = s->row_groups ? 1 : 0;
-    WA_TRY(wa_plan_finish(p, &device, small));
     if (s->groups) { /* one for each block of rows, or fewer if they go on */
-        const uint32_t all = s->row_blocks * p->heads;
-        s->persistent_multi_block = plan->schedule.persistent_multi_block;
+        const uint32_t all =
+            p->heads *
+            blocks_of(p->queries, plan->step[WA_STEP_FORWARD].block_rows);
         s->groups = s->persistent_multi_block && all > 2 ? all - 1 : all;
     }
-    return WINATTN_SUCCESS;
+    return wa_plan_finish(p, &device, small);
 }
 
 static winattn_status compare(const comparison *c, wa_pass pass,

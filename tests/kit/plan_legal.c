@@ -232,12 +232,14 @@ static bool power_of_two(uint32_t x) { return x != 0 && (x & (x - 1)) == 0; }
 static const char *broken_cpu(const wa_plan *plan)
 {
     const char *broken = NULL;
-    const wa_cpu_shape *s = &plan->shape.cpu;
-    REQUIRE(s->lanes == 4 || s->lanes == 8 || s->lanes == 16);
-    REQUIRE(plan->step[WA_STEP_FORWARD].block_keys %
-                (s->lanes * s->tile_vecs) ==
+    const wa_step *step = &plan->step[WA_STEP_FORWARD];
+    const uint32_t lanes = define_of(step->defines, "LANES");
+    REQUIRE(lanes == 4 || lanes == 8 || lanes == 16);
+    REQUIRE(step->block_keys %
+                (lanes * define_of(step->defines, "TILE_VECS")) ==
             0);
-    REQUIRE(s->out_vecs >= 1 && s->tile_rows >= 1);
+    REQUIRE(define_of(step->defines, "OUT_VECS") >= 1);
+    REQUIRE(define_of(step->defines, "TILE_ROWS") >= 1);
     return broken;
 }
 
@@ -245,15 +247,20 @@ static const char *broken_local(const wa_problem *p, const wa_plan *plan)
 {
     const char *broken = NULL;
     const wa_step *step = &plan->step[WA_STEP_FORWARD];
-    const wa_local_shape *s = &plan->shape.local;
-    REQUIRE(s->team * s->teams == step->work_group);
-    REQUIRE(s->stage_dims % 4 == 0);
-    REQUIRE(s->stage_keys % 4 == 0 || s->stage_keys == step->block_keys);
-    REQUIRE(s->stage_keys <= step->block_keys);
-    REQUIRE(power_of_two(s->row_items) && s->team % s->row_items == 0);
-    REQUIRE(wa_ceil_div(step->block_rows, s->out_rows) * (s->stage_dims / 4) <=
-            s->team);
-    REQUIRE(s->teams == 1 || p->variant != WINATTN_SLIDING);
+    const uint32_t team = define_of(step->defines, "TEAM");
+    const uint32_t teams = define_of(step->defines, "TEAMS");
+    const uint32_t stage_keys = define_of(step->defines, "STAGE_KEYS");
+    const uint32_t stage_dims = define_of(step->defines, "STAGE_DIMS");
+    const uint32_t row_items = define_of(step->defines, "ROW_ITEMS");
+    const uint32_t out_rows = define_of(step->defines, "OUT_ROWS");
+    REQUIRE(team * teams == step->work_group);
+    REQUIRE(stage_dims % 4 == 0);
+    REQUIRE(stage_keys % 4 == 0 || stage_keys == step->block_keys);
+    REQUIRE(stage_keys <= step->block_keys);
+    REQUIRE(power_of_two(row_items) && team % row_items == 0);
+    REQUIRE(wa_ceil_div(step->block_rows, out_rows) * (stage_dims / 4) <=
+            team);
+    REQUIRE(teams == 1 || p->variant != WINATTN_SLIDING);
     return broken;
 }
 
@@ -300,19 +307,19 @@ static const char *broken_forward(const wa_problem *p, const wa_device *device,
     const wa_matrix_unit *unit = device->matrix_unit;
     const wa_step *step = &plan->step[WA_STEP_FORWARD];
     const wa_schedule *s = &plan->schedule;
-    const wa_matrix_shape *shape = &plan->shape.matrix;
+    const uint32_t windows = define_of(step->defines, "WINDOWS_PER_GROUP");
     const char *broken = broken_blocks(unit, step, step->block_rows,
                                        p->queries, step->block_keys, p->keys);
-    REQUIRE(!shape->bias_cache || p->bias != WINATTN_BIAS_NONE ||
-            p->mask != MASK_NONE);
-    REQUIRE(s->work_tiles_per_group == shape->windows_per_group);
-    REQUIRE(s->resident >= 1 && s->groups >= 1);
+    REQUIRE(!define_of(step->defines, "BIAS_CACHE") ||
+            p->bias != WINATTN_BIAS_NONE || p->mask != MASK_NONE);
+    REQUIRE(s->work_tiles_per_group == windows);
+    REQUIRE(s->groups >= 1);
     REQUIRE(s->groups < 65536 || s->groups == s->row_blocks * p->heads);
     REQUIRE(device->address_bits != 32 ||
             (uint64_t)s->groups * step->work_group <= UINT32_MAX);
     /* every round of a launch but the last gives each team a window */
     REQUIRE(s->windows_per_launch >= 1);
-    REQUIRE(s->windows_per_launch % shape->windows_per_group == 0);
+    REQUIRE(s->windows_per_launch % windows == 0);
     return broken;
 }
 

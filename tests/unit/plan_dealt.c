@@ -3,6 +3,7 @@
  * windows to splits of partial sums. */
 #include <stdio.h>
 
+#include "family/matrix_tiling.h"
 #include "plan_groups.h"
 #include "plan_made.h"
 
@@ -32,7 +33,9 @@ static void windows_are_dealt(void **state)
                 continue; /* it has no unit */
             const uint64_t head_blocks = (uint64_t)s->row_blocks * p.heads;
             const uint64_t held =
-                (uint64_t)s->resident * devices[i].compute_units;
+                (uint64_t)wa_matrix_resident(
+                    &devices[i], plan.step[WA_STEP_FORWARD].local_bytes) *
+                devices[i].compute_units;
             const uint64_t rounds =
                 head_blocks *
                 wa_ceil_div((uint32_t)windows, s->work_tiles_per_group);
