@@ -14,6 +14,13 @@ void wa_append(char *text, size_t size, const char *format, ...)
     va_end(values);
 }
 
+void wa_put(wa_output *to, const char *text, size_t size)
+{
+    if (to->text)
+        memcpy(to->text + to->size, text, size);
+    to->size += size;
+}
+
 /* Bytes of the character in UTF-8 that starts there; 0: none does. */
 static size_t character_size(const unsigned char *at)
 {

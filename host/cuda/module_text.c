@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/text.h"
 
 #define MOST_ARRAYS 64
 #define ALL_LOCAL "winattn_local_memory"
@@ -27,19 +28,6 @@ typedef struct arrays {
     size_t count;
     uint32_t bytes, alignment;
 } arrays;
-
-/* What is written; `text` NULL: only measured. */
-typedef struct output {
-    char *text;
-    size_t size;
-} output;
-
-static void put(output *to, const char *text, size_t size)
-{
-    if (to->text)
-        memcpy(to->text + to->size, text, size);
-    to->size += size;
-}
 
 static bool is_of_name(char c)
 {
@@ -110,7 +98,7 @@ static const array *find_array(const arrays *found, const char *name,
 
 /* Its place in the array of all, to which a number may follow; returns what it
  * took of the line. */
-static size_t put_place(const array *a, const char *line, output *to)
+static size_t put_place(const array *a, const char *line, wa_output *to)
 {
     char text[64];
     unsigned long more = 0;
@@ -119,21 +107,21 @@ static size_t put_place(const array *a, const char *line, output *to)
         taken = 0;
     const int size = snprintf(text, sizeof text, "%s+%lu", ALL_LOCAL,
                               a->start + (taken ? more : 0));
-    put(to, text, (size_t)size);
+    wa_put(to, text, (size_t)size);
     return a->length + (size_t)taken;
 }
 
-static size_t put_register(const char *name, size_t length, output *to)
+static size_t put_register(const char *name, size_t length, wa_output *to)
 {
     const long number = strtol(name + strlen(REGISTER), NULL, 10);
     const char *is = number == REGISTER_OF_GROUPS ? "%nctaid.x" : "0";
-    put(to, is, strlen(is));
+    wa_put(to, is, strlen(is));
     return length;
 }
 
 /* Words, and all else as it is. */
 static void put_line(const char *line, size_t length, const arrays *found,
-                     output *to)
+                     wa_output *to)
 {
     size_t i = 0;
     while (i < length) {
@@ -148,34 +136,34 @@ static void put_line(const char *line, size_t length, const arrays *found,
             i += put_register(line + i, word, to);
         } else {
             word = word ? word : 1;
-            put(to, line + i, word);
+            wa_put(to, line + i, word);
             i += word;
         }
     }
 }
 
 /* Leaves out OpenCL's kind of textures, which CUDA's driver refuses. */
-static void put_target(const char *line, size_t length, output *to)
+static void put_target(const char *line, size_t length, wa_output *to)
 {
     size_t kept = 0;
     while (kept < length && line[kept] != ',' && line[kept] != '\n')
         kept++;
-    put(to, line, kept);
-    put(to, "\n", 1);
+    wa_put(to, line, kept);
+    wa_put(to, "\n", 1);
 }
 
-static void put_declaration(const arrays *found, output *to)
+static void put_declaration(const arrays *found, wa_output *to)
 {
     char text[96];
     const int size =
         snprintf(text, sizeof text, ".extern .shared .align %u .b8 %s[];\n",
                  found->alignment, ALL_LOCAL);
     if (found->count)
-        put(to, text, (size_t)size);
+        wa_put(to, text, (size_t)size);
 }
 
 /* Returns how many lines say how large addresses are. */
-static unsigned write_text(const char *ptx, const arrays *found, output *to)
+static unsigned write_text(const char *ptx, const arrays *found, wa_output *to)
 {
     unsigned heads = 0;
     for (size_t length; *ptx; ptx += length) {
@@ -199,7 +187,7 @@ static unsigned write_text(const char *ptx, const arrays *found, output *to)
 winattn_status wa_module_text_make(const char *ptx, wa_module_text *result)
 {
     arrays found;
-    output to = {NULL, 0};
+    wa_output to = {NULL, 0};
     memset(result, 0, sizeof *result);
     WA_TRY(find_arrays(ptx, &found));
     if (write_text(ptx, &found, &to) != 1)

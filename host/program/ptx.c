@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/text.h"
 
 #define ANY_MARK "//@"
 #define MARK "//@ "
@@ -159,27 +160,14 @@ static winattn_status read_text(piece rest, findings *found)
     return WINATTN_SUCCESS;
 }
 
-/* What is written; `text` NULL: only measured. */
-typedef struct output {
-    unsigned char *text;
-    size_t size;
-} output;
-
-static void put(output *to, const char *text, size_t size)
+static void put_line(wa_output *to, piece line)
 {
-    if (to->text)
-        memcpy(to->text + to->size, text, size);
-    to->size += size;
-}
-
-static void put_line(output *to, piece line)
-{
-    put(to, line.text, line.size);
-    put(to, "\n", 1);
+    wa_put(to, line.text, line.size);
+    wa_put(to, "\n", 1);
 }
 
 static void write_text(piece rest, const findings *found, const char *build,
-                       output *to)
+                       wa_output *to)
 {
     piece line;
     while (next_line(&rest, &line)) {
@@ -191,8 +179,8 @@ static void write_text(piece rest, const findings *found, const char *build,
             put_line(to, (piece){text.text + strlen(MARK),
                                  text.size - strlen(MARK)});
         } else if (is_plain_target(text)) {
-            put(to, text.text, target);
-            put(to, "a", 1);
+            wa_put(to, text.text, target);
+            wa_put(to, "a", 1);
             put_line(to, (piece){text.text + target, text.size - target});
         } else {
             put_line(to, line);
@@ -202,7 +190,7 @@ static void write_text(piece rest, const findings *found, const char *build,
                 put_line(to, found->directives[i]);
     }
     if (build) {
-        put(to, BUILD, strlen(BUILD));
+        wa_put(to, BUILD, strlen(BUILD));
         put_line(to, (piece){build, strlen(build)});
     }
 }
@@ -213,7 +201,7 @@ winattn_status wa_ptx_rewrite(const unsigned char *text, size_t size,
 {
     piece all = {(const char *)text, size};
     findings found;
-    output to = {NULL, 0};
+    wa_output to = {NULL, 0};
     *result = NULL;
     *result_size = 0;
     while (all.size > 0 && all.text[all.size - 1] == 0)
@@ -229,7 +217,7 @@ winattn_status wa_ptx_rewrite(const unsigned char *text, size_t size,
     to.size = 0;
     write_text(all, &found, build, &to);
     to.text[to.size] = 0;
-    *result = to.text;
+    *result = (unsigned char *)to.text;
     *result_size = to.size;
     return WINATTN_SUCCESS;
 }
