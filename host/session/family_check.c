@@ -11,7 +11,6 @@
 #include "plan/family.h"
 #include "problem/read.h"
 #include "session/build.h"
-#include "session/stored_numbers.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
@@ -93,15 +92,15 @@ static winattn_status make_check_problem(const wa_problem *problem,
  * need other bases. */
 #define MOST_N 8
 
-static int power_of(wa_tensor_id id, uint32_t head)
+static float scale_of(wa_tensor_id id, uint32_t head)
 {
     switch (id) {
     case WA_Q:
-        return head == 0 ? -2 : 2;
+        return head == 0 ? 0.25f : 4.0f;
     case WA_BIAS:
-        return head == 0 ? -2 : 1;
+        return head == 0 ? 0.25f : 2.0f;
     default:
-        return -3;
+        return 0.125f;
     }
 }
 
@@ -133,8 +132,8 @@ static void make_check_numbers(const wa_problem *small, wa_tensor_id id,
             ((float *)bytes)[i] =
                 id == WA_LOGIT_SCALE ? 1.5f + (float)head : (float)n / 8.0f;
         else
-            ((uint16_t *)bytes)[i] =
-                wa_stored_bits(small->dtype, n, power_of(id, head));
+            ((uint16_t *)bytes)[i] = wa_half_of(small->dtype == WINATTN_FP16,
+                                                (float)n * scale_of(id, head));
     }
 }
 

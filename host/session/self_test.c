@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/status.h"
 #include "device/buffer.h"
 #include "device/matrix_unit.h"
 #include "plan/defines.h"
-#include "session/stored_numbers.h"
 
 /* Operands of each dtype; those of fp32 are TF32.
  *
@@ -66,14 +66,6 @@ static int pick(numbers *x, int count)
     return (int)((x->random >> 16) % (uint32_t)count);
 }
 
-/* n, or n times `small`, in a storage type of 16 bits; |n| is at most 8. */
-static uint16_t bits_of(const numbers *x, int n, bool small)
-{
-    if (small && x->dtype == WINATTN_FP16) /* subnormal */
-        return (uint16_t)(n < 0 ? 0x8000 - n : n);
-    return wa_stored_bits(x->dtype, n, small ? -60 : 0);
-}
-
 /* Puts a number at element i of the tiles, and what it is as an operand. fp32
  * lies an eighth of a step beside that. */
 static void put(numbers *x, size_t i, int n, bool small)
@@ -87,7 +79,8 @@ static void put(numbers *x, size_t i, int n, bool small)
             (float)((n + beside * operands[x->dtype].step) * factor);
         memcpy(at, &number, sizeof number);
     } else {
-        const uint16_t bits = bits_of(x, n, small);
+        const uint16_t bits =
+            wa_half_of(x->dtype == WINATTN_FP16, (float)x->rows[i]);
         memcpy(at, &bits, sizeof bits);
     }
 }
