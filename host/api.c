@@ -196,6 +196,18 @@ static winattn_status launch(const winattn_plan *plan, wa_pass pass,
     return status;
 }
 
+/* Those of a call, from q to the last, stand in it as wa_tensor_id has them.
+ */
+#define COPY_TENSORS(buffers, call, type, last_id, last)                      \
+    do {                                                                      \
+        _Static_assert(offsetof(type, last) ==                                \
+                           offsetof(type, q) +                                \
+                               last_id * sizeof(winattn_tensor),              \
+                       "tensors in another order");                           \
+        memcpy((buffers).tensor, (const char *)&(call) + offsetof(type, q),   \
+               (last_id + 1) * sizeof(winattn_tensor));                       \
+    } while (0)
+
 winattn_status
 winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
                         const winattn_forward *forward, cl_uint wait_count,
@@ -213,21 +225,8 @@ winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
         return WA_CL(clEnqueueMarkerWithWaitList, queue, wait_count, wait_list,
                      event);
     }
-    const wa_buffers buffers = {
-        .tensor = {[WA_Q] = own.q,
-                   [WA_K] = own.k,
-                   [WA_V] = own.v,
-                   [WA_BIAS] = own.bias,
-                   [WA_MASK] = own.mask,
-                   [WA_QUERY_REGIONS] = own.query_regions,
-                   [WA_KEY_REGIONS] = own.key_regions,
-                   [WA_LOGIT_SCALE] = own.logit_scale,
-                   [WA_PAD_K] = own.pad_k,
-                   [WA_PAD_V] = own.pad_v,
-                   [WA_O] = own.o,
-                   [WA_LSE] = own.lse},
-        .workspace = own.workspace,
-        .table = plan->table};
+    wa_buffers buffers = {.workspace = own.workspace, .table = plan->table};
+    COPY_TENSORS(buffers, own, winattn_forward, WA_LSE, lse);
     return launch(plan, WA_FORWARD, queue, &buffers, 0, wait_count, wait_list,
                   event);
 }
@@ -243,30 +242,8 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
     WA_TRY(wa_read_struct("backward", backward, &own, sizeof own,
                           offsetof(winattn_backward, d_lse)));
     WA_TRY(check_call(plan, WA_BACKWARD, queue, wait_count, wait_list));
-    const wa_buffers buffers = {
-        .tensor = {[WA_Q] = own.q,
-                   [WA_K] = own.k,
-                   [WA_V] = own.v,
-                   [WA_BIAS] = own.bias,
-                   [WA_MASK] = own.mask,
-                   [WA_QUERY_REGIONS] = own.query_regions,
-                   [WA_KEY_REGIONS] = own.key_regions,
-                   [WA_LOGIT_SCALE] = own.logit_scale,
-                   [WA_PAD_K] = own.pad_k,
-                   [WA_PAD_V] = own.pad_v,
-                   [WA_O] = own.o,
-                   [WA_LSE] = own.lse,
-                   [WA_D_O] = own.d_o,
-                   [WA_D_LSE] = own.d_lse,
-                   [WA_DQ] = own.dq,
-                   [WA_DK] = own.dk,
-                   [WA_DV] = own.dv,
-                   [WA_DBIAS] = own.dbias,
-                   [WA_D_LOGIT_SCALE] = own.d_logit_scale,
-                   [WA_D_PAD_K] = own.d_pad_k,
-                   [WA_D_PAD_V] = own.d_pad_v},
-        .workspace = own.workspace,
-        .table = plan->table};
+    wa_buffers buffers = {.workspace = own.workspace, .table = plan->table};
+    COPY_TENSORS(buffers, own, winattn_backward, WA_D_PAD_V, d_pad_v);
     WA_TRY(check_gradients(&buffers, own.accumulate));
     return launch(plan, WA_BACKWARD, queue, &buffers, own.accumulate,
                   wait_count, wait_list, event);
