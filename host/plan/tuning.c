@@ -103,46 +103,32 @@ static winattn_status read_rows(const char *text, size_t size, row_list *list)
     return WINATTN_SUCCESS;
 }
 
-/* Rows that were seen, found by what they are for: places in a list, from 1
- * on, at the hash or behind it; 0: free. */
-typedef struct row_index {
-    size_t *places;
-    size_t mask; /* how many there are, less 1 */
-} row_index;
-
-/* False if a row for the same is in the index already. */
-static bool index_row(row_index *index, const wa_tuned_row *rows, size_t place)
+/* Of those for the same the later one last. */
+static int compare_places(const void *a, const void *b)
 {
-    size_t at = (size_t)wa_tuned_row_hash(&rows[place]) & index->mask;
-    while (index->places[at]) {
-        if (wa_tuned_rows_meet(&rows[index->places[at] - 1], &rows[place]))
-            return false;
-        at = (at + 1) & index->mask;
-    }
-    index->places[at] = place + 1;
-    return true;
+    const wa_tuned_row *x = *(wa_tuned_row *const *)a;
+    const wa_tuned_row *y = *(wa_tuned_row *const *)b;
+    const int order = wa_tuned_rows_compare(x, y);
+    return order ? order : (x > y) - (x < y);
 }
 
 /* Leaves of rows for the same the last one, in the order in which they are. */
 static winattn_status drop_replaced(row_list *list)
 {
-    row_index index = {NULL, 1};
-    while (index.mask < 2 * list->count)
-        index.mask = 2 * index.mask + 1;
-    index.places = calloc(index.mask + 1, sizeof *index.places);
-    WA_TRY_MEMORY(index.places);
-    size_t first = list->count; /* of those that stay, at the end */
-    for (size_t i = list->count; i-- > 0;) {
-        wa_tuned_row row = list->rows[i];
-        list->rows[--first] = row;
-        if (!index_row(&index, list->rows, first))
-            first++;
-    }
-    free(index.places);
-    list->count -= first;
-    if (list->count > 0)
-        memmove(list->rows, list->rows + first,
-                list->count * sizeof *list->rows);
+    wa_tuned_row **sorted = malloc((list->count + 1) * sizeof *sorted);
+    const size_t count = list->count;
+    WA_TRY_MEMORY(sorted);
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = &list->rows[i];
+    qsort(sorted, count, sizeof *sorted, compare_places);
+    for (size_t i = 1; i < count; i++)
+        if (wa_tuned_rows_compare(sorted[i - 1], sorted[i]) == 0)
+            sorted[i - 1]->kernel[0] = 0;
+    free(sorted);
+    list->count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (list->rows[i].kernel[0])
+            list->rows[list->count++] = list->rows[i];
     return WINATTN_SUCCESS;
 }
 

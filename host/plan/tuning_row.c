@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "program/cache_record.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 /* A shape has nothing but numbers, at most so many. */
@@ -360,23 +359,18 @@ static size_t words_length(const wa_tuned_row *row)
     return shape ? (size_t)(shape - row->words) : 0;
 }
 
-bool wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b)
+int wa_tuned_rows_compare(const wa_tuned_row *a, const wa_tuned_row *b)
 {
-    return a->vendor == b->vendor &&
-           a->least_capability == b->least_capability &&
-           strcmp(a->kernel, b->kernel) == 0 &&
-           strcmp(a->device, b->device) == 0 &&
-           words_length(a) == words_length(b) &&
-           memcmp(a->words, b->words, words_length(a)) == 0;
-}
-
-uint64_t wa_tuned_row_hash(const wa_tuned_row *row)
-{
-    const uint32_t numbers[] = {(uint32_t)row->vendor, row->least_capability};
-    wa_hash hash = wa_hash_start();
-    wa_hash_add(&hash, numbers, sizeof numbers);
-    wa_hash_add(&hash, row->kernel, strlen(row->kernel));
-    wa_hash_add(&hash, row->device, strlen(row->device));
-    wa_hash_add(&hash, row->words, words_length(row));
-    return wa_hash_end(hash).a;
+    const size_t length_a = words_length(a), length_b = words_length(b);
+    const size_t least = length_a < length_b ? length_a : length_b;
+    int order = strcmp(a->kernel, b->kernel);
+    if (order == 0)
+        order = strcmp(a->device, b->device);
+    if (order == 0)
+        order = (int)a->vendor - (int)b->vendor;
+    if (order == 0)
+        order = (int)a->least_capability - (int)b->least_capability;
+    if (order == 0)
+        order = memcmp(a->words, b->words, least);
+    return order ? order : (length_a > length_b) - (length_a < length_b);
 }

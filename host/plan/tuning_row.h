@@ -101,10 +101,8 @@ wa_tuned_row wa_tuned_row_of(const char *kernel, const wa_device *device,
 bool wa_tuned_row_fits(const wa_tuned_row *row, const char *kernel,
                        const wa_device *device);
 
-/* Do both say the same but for the shape? */
-bool wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b);
-/* The same for rows that do. */
-uint64_t wa_tuned_row_hash(const wa_tuned_row *row);
+/* In which order they come; 0: both say the same but for the shape. */
+int wa_tuned_rows_compare(const wa_tuned_row *a, const wa_tuned_row *b);
 
 /* ---- Of winattn's own kernels ---- */
 
