@@ -7,6 +7,7 @@
 
 #include "fuzz.h"
 #include "kit/cache_record_layout.h"
+#include "kit/cases.h"
 #include "kit/devices.h"
 #include "standin.h"
 
@@ -50,13 +51,7 @@ static unsigned char *plan_and_export(winattn_programs *programs,
                                       cl_context context, cl_device_id id,
                                       size_t *size)
 {
-    const winattn_desc desc = {.struct_size = sizeof desc,
-                               .windows = 5,
-                               .heads = 2,
-                               .queries = 49,
-                               .keys = 49,
-                               .head_dim = 32,
-                               .passes = 3};
+    const winattn_desc desc = case_desc_of("windows=5", 3);
     winattn_plan *plan;
     EXPECT(winattn_plan_create(context, id, &desc, &plan) == 0,
            winattn_last_reason());

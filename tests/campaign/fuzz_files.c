@@ -39,15 +39,9 @@ static unsigned long plans, findings;
  * files. */
 static winattn_desc problem(cl_uint head_dim)
 {
-    const winattn_desc desc = {.struct_size = sizeof desc,
-                               .windows = 2,
-                               .heads = 1,
-                               .queries = 8,
-                               .keys = 8,
-                               .head_dim = head_dim,
-                               .bias = WINATTN_BIAS_TABLE,
-                               .table = {.axes = 1, .window = {8}},
-                               .passes = 3};
+    winattn_desc desc =
+        case_desc_of("heads=1 queries=8 bias=table_same table=8", 3);
+    desc.head_dim = head_dim;
     return desc;
 }
 

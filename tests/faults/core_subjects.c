@@ -5,7 +5,7 @@
 /* Calls the pass that has this number. */
 static winattn_status call_pass(world *w, size_t pass)
 {
-    const level_desc desc = {.of = levels, .u.core = w->is->desc};
+    const level_desc desc = {.of = levels, .u.core = w->desc};
     return world_call(w, &desc, w->plan, &levels->kinds[pass]);
 }
 
@@ -41,7 +41,7 @@ const subject subject_of_blob = {
 bool subject_applies(const scenario *is, const subject *of)
 {
     return of->call != enqueue_backward ||
-           (is->desc.passes & WINATTN_PASS_BACKWARD) != 0;
+           (is->passes & WINATTN_PASS_BACKWARD) != 0;
 }
 
 /* Nothing of the library's can do without an allocation or a call where there
@@ -50,7 +50,7 @@ bool subject_applies(const scenario *is, const subject *of)
 bool subject_needs_all(const world *w, const subject *of)
 {
     return !w->is->has_cache && !w->is->refused &&
-           w->is->desc.variant == WINATTN_SLIDING && !of->prepare[0];
+           w->desc.variant == WINATTN_SLIDING && !of->prepare[0];
 }
 
 void subjects_begin(const char *folder) { (void)folder; }
@@ -60,101 +60,50 @@ void subjects_end(world *w) { forget_rows(w); }
 /* ---- Scenarios ---- */
 
 #define BOTH (WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD)
-#define WINDOW 49 /* tokens of the scenarios that have an index */
-
-static cl_int table_index[WINDOW * WINDOW];
 
 const scenario scenarios[] = {
     {.name = "PoCL, table with an index",
      .device = "PoCL",
-     .desc = {.windows = 100,
-              .heads = 4,
-              .queries = WINDOW,
-              .keys = WINDOW,
-              .head_dim = 32,
-              .bias = WINATTN_BIAS_TABLE,
-              .table = {.index = table_index, .entries = 10},
-              .passes = BOTH}},
+     .problem = "windows=100 heads=4 bias=table_same entries=10",
+     .passes = BOTH},
     {.name = "H200, matrix, grid with a table and a shift",
      .device = "H200",
-     .desc = {.variant = WINATTN_COSINE,
-              .dtype = WINATTN_FP16,
-              .heads = 4,
-              .head_dim = 32,
-              .grid = {.axes = 2,
-                       .size = {30, 45},
-                       .window = {7, 7},
-                       .shift = {3, 3},
-                       .batch = 3},
-              .bias = WINATTN_BIAS_TABLE,
-              .mask = WINATTN_MASK_SHIFT,
-              .passes = BOTH}},
+     .problem = "variant=cosine dtype=fp16 heads=4 grid=2 size=30x45 "
+                "window=7x7 shift=3x3 batch=3 bias=table_same mask=shift",
+     .passes = BOTH},
     {.name = "MI210, sliding, queue out of order",
      .device = "gfx90a (MI210)",
-     .desc = {.variant = WINATTN_SLIDING,
-              .windows = 2,
-              .heads = 4,
-              .queries = 1000,
-              .keys = 1000,
-              .head_dim = 64,
-              .block = 64,
-              .window_blocks = 4,
-              .passes = BOTH},
+     .problem = "variant=sliding heads=4 queries=1000 dim=64 block=64 "
+                "window_blocks=4",
+     .passes = BOTH,
      .out_of_order = true},
     {.name = "H200, matrix demanded, cold cache",
      .device = "H200",
-     .desc = {.tier = WINATTN_TIER_MATRIX,
-              .dtype = WINATTN_BF16,
-              .windows = 64,
-              .heads = 3,
-              .queries = 64,
-              .keys = 64,
-              .head_dim = 64,
-              .bias = WINATTN_BIAS_FULL,
-              .passes = BOTH},
+     .problem = "tier=matrix dtype=bf16 windows=64 heads=3 queries=64 dim=64 "
+                "bias=same",
+     .passes = BOTH,
      .has_cache = true},
     {.name = "PoCL, cosine, regions, warm cache",
      .device = "PoCL",
-     .desc = {.variant = WINATTN_COSINE,
-              .windows = 64,
-              .heads = 3,
-              .queries = 64,
-              .keys = 64,
-              .head_dim = 64,
-              .mask = WINATTN_MASK_REGIONS,
-              .mask_windows = 4,
-              .passes = BOTH},
+     .problem = "variant=cosine windows=64 heads=3 queries=64 dim=64 "
+                "mask=regions mask_windows=4",
+     .passes = BOTH,
      .has_cache = true,
      .is_warm = true},
     {.name = "A100, matrix does not build",
      .device = "A100",
-     .desc = {.dtype = WINATTN_FP16,
-              .windows = 64,
-              .heads = 3,
-              .queries = 300,
-              .keys = 300,
-              .head_dim = 32,
-              .passes = BOTH},
+     .problem = "dtype=fp16 windows=64 heads=3 queries=300",
+     .passes = BOTH,
      .refused = "-DWAVES_PER_WINDOW="},
     {.name = "Arc, window in parts",
      .device = "Arc A770",
-     .desc = {.dtype = WINATTN_FP16,
-              .windows = 4,
-              .heads = 2,
-              .queries = 500,
-              .keys = 600,
-              .head_dim = 40,
-              .mask = WINATTN_MASK_ADDITIVE,
-              .mask_windows = 2,
-              .passes = BOTH},
+     .problem = "dtype=fp16 windows=4 queries=500 keys=600 dim=40 mask=same "
+                "mask_windows=2",
+     .passes = BOTH,
      .out_of_order = true},
     {.name = "llvmpipe, probed loops",
      .device = "llvmpipe",
-     .desc = {.windows = 3,
-              .heads = 2,
-              .queries = 20,
-              .keys = 20,
-              .head_dim = 8,
-              .passes = WINATTN_PASS_FORWARD}},
+     .problem = "windows=3 queries=20 dim=8",
+     .passes = WINATTN_PASS_FORWARD},
 };
 const size_t scenario_count = sizeof scenarios / sizeof *scenarios;

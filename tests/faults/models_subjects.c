@@ -39,7 +39,7 @@ static level_desc desc_of(const world *w, size_t which)
     desc.of->draw_small(&r, &desc);
     desc.config.generation = w->is->generation;
     desc.weights = made.weights;
-    level_set(&desc, "dtype", w->is->desc.dtype);
+    level_set(&desc, "dtype", w->desc.dtype);
     level_set(&desc, "variant", is_v2 ? WINATTN_COSINE : WINATTN_DOT);
     level_set(&desc, "order", is_v2 ? WINATTN_POST_NORM : WINATTN_PRE_NORM);
     return desc;
@@ -335,32 +335,30 @@ bool subject_needs_all(const world *w, const subject *of)
 
 /* ---- Scenarios ---- */
 
-#define CORE                                                                  \
-    .windows = 4, .heads = 2, .queries = 20, .keys = 20, .head_dim = 16,      \
-    .passes = WINATTN_PASS_FORWARD
+#define CORE "windows=4 queries=20 dim=16"
 
 const scenario scenarios[] = {
-    {.name = "PoCL, Swin", .device = "PoCL", .desc = {CORE}, .generation = 1},
+    {.name = "PoCL, Swin", .device = "PoCL", .problem = CORE, .generation = 1},
     {.name = "H200, matrix, Swin V2, queue out of order",
      .device = "H200",
-     .desc = {.dtype = WINATTN_FP16, CORE},
+     .problem = CORE " dtype=fp16",
      .out_of_order = true,
      .generation = 2},
     {.name = "MI210, Swin, cold cache",
      .device = "gfx90a (MI210)",
-     .desc = {.dtype = WINATTN_BF16, CORE},
+     .problem = CORE " dtype=bf16",
      .has_cache = true,
      .generation = 1},
     {.name = "PoCL, Swin V2, warm cache, queue out of order",
      .device = "PoCL",
-     .desc = {CORE},
+     .problem = CORE,
      .out_of_order = true,
      .has_cache = true,
      .is_warm = true,
      .generation = 2},
     {.name = "A100, no linear layer for its unit builds",
      .device = "A100",
-     .desc = {.dtype = WINATTN_FP16, CORE},
+     .problem = CORE " dtype=fp16",
      .refused = "-DDIM_WAVES=",
      .generation = 1},
 };

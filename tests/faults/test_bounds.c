@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "kit/cases.h"
 #include "kit/devices.h"
 #include "launch/bias_table.h"
 #include "place.h"
@@ -204,11 +205,8 @@ static void test_rows_are_replaced(void **state)
     const wa_device *h200 = made_up_device("H200");
     wa_problem problem;
     wa_tuned found;
-    winattn_desc desc = {.struct_size = sizeof desc};
-    desc.dtype = WINATTN_FP16;
-    desc.windows = desc.heads = 1;
-    desc.queries = desc.keys = 7;
-    desc.head_dim = 32;
+    const winattn_desc desc =
+        case_desc_of("dtype=fp16 windows=1 heads=1 queries=7", 0);
     assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
     assert_int_equal(
         winattn_load_tuning(

@@ -12,19 +12,14 @@
 
 #include <cmocka.h>
 
+#include "kit/cases.h"
 #include "kit/child.h"
 #include "place.h"
 
 /* 16-bit windows of 49 tokens, for which there are measured shapes. */
 static winattn_desc window_of_49(void)
 {
-    return (winattn_desc){.struct_size = sizeof(winattn_desc),
-                          .dtype = WINATTN_FP16,
-                          .windows = 100,
-                          .heads = 3,
-                          .queries = 49,
-                          .keys = 49,
-                          .head_dim = 32};
+    return case_desc_of("dtype=fp16 windows=100 heads=3", 0);
 }
 
 static int no_cache(void **state)

@@ -12,8 +12,9 @@
 
 typedef struct scenario {
     const char *name;
-    const char *device; /* of kit/devices.h */
-    winattn_desc desc;
+    const char *device;  /* of kit/devices.h */
+    const char *problem; /* as a case */
+    cl_bitfield passes;  /* 0: forward */
     bool out_of_order;
     /* Programs are kept in files; `warm`: those of earlier runs are there. */
     bool has_cache, is_warm;
@@ -27,6 +28,7 @@ typedef struct scenario {
 /* The start of every run: no plan and no programs. */
 typedef struct world {
     const scenario *is;
+    winattn_desc desc; /* its problem's */
     cl_device_id id;
     cl_context context;
     cl_command_queue queue;

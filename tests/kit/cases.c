@@ -431,6 +431,21 @@ winattn_desc case_desc(const test_case *c)
     return desc;
 }
 
+winattn_desc case_desc_of(const char *text, cl_bitfield wanted)
+{
+    test_case c = case_default();
+    char bad[64];
+    if (!case_parse(text, &c, bad)) {
+        fprintf(stderr, "%s: unknown: %s\n", text, bad);
+        exit(EXIT_FAILURE);
+    }
+    winattn_desc desc = case_desc(&c);
+    desc.passes = wanted;
+    if (case_has_table(&c))
+        desc.table.entries = (cl_uint)c.entries;
+    return desc;
+}
+
 random_state random_seeded(unsigned long long seed)
 {
     random_state r = {seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull};

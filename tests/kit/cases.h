@@ -136,6 +136,9 @@ bool case_is_strict(const test_case *c);
 
 /* The descriptor; strides are filled in by data.c. */
 winattn_desc case_desc(const test_case *c);
+/* That of a text, of these passes, 0: forward; an index of a table is NULL.
+ * Ends the program at a text that is none. */
+winattn_desc case_desc_of(const char *text, cl_bitfield wanted);
 
 /* The same for the same seed, everywhere. */
 test_case case_random(int seed, int tier);

@@ -23,6 +23,8 @@
 #define MOST_LAUNCHES 100000u
 #define MOST_ITEMS 0x7fffffffu
 
+#define BOTH_PASSES (WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD)
+
 /* ---- Plans ---- */
 
 /* A plan of a pass, its kernels, and what they are launched with. */
@@ -72,16 +74,6 @@ static bool make(world *w, wa_pass pass)
                        &most) != WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
     return true;
-}
-
-/* The problem of a text, in both passes. */
-static winattn_desc both_of(const char *text)
-{
-    test_case c = case_default();
-    assert_true(case_parse(text, &c, NULL));
-    winattn_desc desc = case_desc(&c);
-    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
-    return desc;
 }
 
 /* Every tensor is there. */
@@ -220,7 +212,7 @@ static void one_compute_unit(void **state)
     };
     for (size_t d = 0; d < made_up_count; d++)
         for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-            const winattn_desc desc = both_of(problems[i]);
+            const winattn_desc desc = case_desc_of(problems[i], BOTH_PASSES);
             wa_device device = made_up_devices[d];
             device.compute_units = 1;
             world w = open_world(&device, &desc);
@@ -256,7 +248,7 @@ static void memory_may_start_anywhere(void **state)
         {CL_MEM_USE_HOST_PTR, 128, 4228, false, WINATTN_SUCCESS},
         {CL_MEM_USE_HOST_PTR, 0, 4098, false, WINATTN_INVALID_LAYOUT},
     };
-    const winattn_desc desc = both_of("dim=32");
+    const winattn_desc desc = case_desc_of("dim=32", BOTH_PASSES);
     world w = open_world(made_up_device("A100"), &desc);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (wa_pass pass = WA_FORWARD; pass < WA_PASSES; pass++) {
@@ -430,7 +422,7 @@ static void lists_have_what_calls_enqueue(void **state)
     };
     for (size_t d = 0; d < made_up_count; d++)
         for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-            const winattn_desc desc = both_of(problems[i]);
+            const winattn_desc desc = case_desc_of(problems[i], BOTH_PASSES);
             tensors t;
             winattn_plan *plan;
             world w = open_world(&made_up_devices[d], &desc);

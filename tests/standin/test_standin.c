@@ -90,20 +90,12 @@ static const wa_device *odd_device(const char *name)
     return NULL;
 }
 
-static const winattn_desc usual = {.struct_size = sizeof usual,
-                                   .windows = 4,
-                                   .heads = 2,
-                                   .queries = 49,
-                                   .keys = 49,
-                                   .head_dim = 32};
-
 static void expect_refusal(const char *name, const char *reason,
                            cl_bitfield passes)
 {
-    winattn_desc desc = usual;
+    const winattn_desc desc = case_desc_of("windows=4", passes);
     const place at = place_of(odd_device(name));
     winattn_plan *plan;
-    desc.passes = passes;
     assert_int_equal(winattn_plan_create(at.context, at.id, &desc, &plan),
                      WINATTN_UNSUPPORTED_DEVICE);
     assert_string_equal(winattn_last_reason(), reason);
@@ -144,17 +136,10 @@ static void test_first_launches(void **state)
     const standin_launch *launches;
     size_t rows = 0, given = 0;
     assert_int_equal(winattn_programs_create(at.context, at.id, &programs), 0);
-    const winattn_desc desc = {.struct_size = sizeof desc,
-                               .variant = WINATTN_SLIDING,
-                               .dtype = WINATTN_FP16,
-                               .windows = 1,
-                               .heads = 12,
-                               .queries = 16384,
-                               .keys = 16384,
-                               .head_dim = 128,
-                               .block = 256,
-                               .window_blocks = 16,
-                               .passes = WINATTN_PASS_BACKWARD};
+    const winattn_desc desc =
+        case_desc_of("variant=sliding dtype=fp16 windows=1 heads=12 "
+                     "queries=16384 dim=128 block=256 window_blocks=16",
+                     WINATTN_PASS_BACKWARD);
     assert_plan(&at, &desc, WINATTN_SUCCESS, "");
     const size_t count = standin_launches(&launches);
     for (size_t i = 0; i < count; i++) {
@@ -178,9 +163,7 @@ static void test_drivers(void **state)
     (void)state;
     int asked = 0;
     const place at = open_place("gfx1100 (RX 7900 XTX)");
-    winattn_desc desc = usual;
-    desc.dtype = WINATTN_BF16;
-    desc.tier = WINATTN_TIER_MATRIX;
+    winattn_desc desc = case_desc_of("windows=4 dtype=bf16 tier=matrix", 0);
     assert_plan(&at, &desc, WINATTN_SUCCESS, "");
     standin_drivers.unit_is_wrong = true;
     assert_plan(&at, &desc, WINATTN_UNSUPPORTED_DEVICE, "");

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "kit/cases.h"
 #include "kit/devices.h"
 #include "place.h"
 #include "program/ptx.h"
@@ -40,33 +41,20 @@ static int start(void **state)
 
 static winattn_desc sliding(cl_bitfield passes)
 {
-    winattn_desc desc = {.struct_size = sizeof desc,
-                         .variant = WINATTN_SLIDING,
-                         .dtype = WINATTN_FP16,
-                         .windows = 1,
-                         .heads = 3,
-                         .queries = 1000,
-                         .keys = 1000,
-                         .block = 100,
-                         .window_blocks = 3,
-                         .head_dim = 64};
-    desc.passes = passes;
-    return desc;
+    return case_desc_of("variant=sliding dtype=fp16 windows=1 heads=3 "
+                        "queries=1000 block=100 window_blocks=3 dim=64",
+                        passes);
 }
 
 static winattn_desc windows(winattn_variant variant, winattn_dtype dtype,
                             uint32_t queries, uint32_t keys)
 {
-    winattn_desc desc = {.struct_size = sizeof desc,
-                         .windows = 1000,
-                         .heads = 3,
-                         .head_dim = 32,
-                         .bias = WINATTN_BIAS_FULL};
+    winattn_desc desc =
+        case_desc_of("windows=1000 heads=3 bias=same", WINATTN_PASS_FORWARD);
     desc.variant = variant;
     desc.dtype = dtype;
     desc.queries = queries;
     desc.keys = keys;
-    desc.passes = WINATTN_PASS_FORWARD;
     return desc;
 }
 
