@@ -14,22 +14,21 @@ static wa_session *session;
 /* Plans, builds and compares a pass. option: of these kernels alone. Plain
  * kernels are one program, which the forward pass, that comes first, builds.
  */
-static winattn_status check(const winattn_desc *of, wa_pass pass,
-                            const char *option)
+static winattn_status check(const char *text, wa_pass pass, const char *option)
 {
     static const wa_exclusions none;
-    winattn_desc desc = *of;
+    static cl_int index[30 * 50];
+    winattn_desc desc =
+        case_desc_of(text, WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD);
     wa_problem problem;
     wa_plan plan;
     wa_kernels kernels;
     wa_table_buffers table;
     memset(&kernels, 0, sizeof kernels);
     memset(&table, 0, sizeof table);
-    desc.struct_size = sizeof desc;
-    desc.heads = 1;
-    desc.head_dim = 32;
-    desc.tier = WINATTN_TIER_LOCAL;
-    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    for (int i = 0; i < 30 * 50 && desc.table.entries; i++)
+        index[i] = (i + i / 7) % (cl_int)desc.table.entries;
+    desc.table.index = desc.table.entries ? index : NULL;
     winattn_status status = wa_problem_read(&desc, &problem);
     if (status == WINATTN_SUCCESS)
         status = wa_plan_make(&problem, wa_session_device(session), pass,
@@ -54,41 +53,23 @@ static winattn_status check(const winattn_desc *of, wa_pass pass,
     return status;
 }
 
+#define LOCAL "tier=local heads=1 "
 /* Positions in a table of biases, 13 entries apart. */
-static const winattn_desc on_grid = {.variant = WINATTN_COSINE,
-                                     .dtype = WINATTN_FP16,
-                                     .bias = WINATTN_BIAS_TABLE,
-                                     .mask = WINATTN_MASK_SHIFT,
-                                     .grid = {.axes = 2,
-                                              .size = {10, 21},
-                                              .window = {5, 7},
-                                              .shift = {1, 2},
-                                              .batch = 1}};
+#define ON_GRID                                                               \
+    LOCAL "variant=cosine dtype=fp16 grid=2 size=10x21 window=5x7 shift=1x2 " \
+          "bias=table_same mask=shift"
 
 static void right_kernels_pass(void **state)
 {
-    static cl_int index[30 * 50];
-    const winattn_desc cases[] = {
-        on_grid,
-        {.variant = WINATTN_SLIDING,
-         .dtype = WINATTN_FP16,
-         .windows = 1,
-         .queries = 100,
-         .keys = 100,
-         .block = 10},
-        {.dtype = WINATTN_BF16,
-         .bias = WINATTN_BIAS_TABLE,
-         .table = {.index = index, .entries = 77},
-         .windows = 5,
-         .queries = 30,
-         .keys = 50},
-    };
+    static const char *const cases[] = {
+        ON_GRID,
+        LOCAL "variant=sliding dtype=fp16 windows=1 queries=100 block=10",
+        LOCAL "dtype=bf16 windows=5 queries=30 keys=50 bias=table_same "
+              "entries=77"};
     (void)state;
-    for (int i = 0; i < 30 * 50; i++)
-        index[i] = (i + i / 7) % 77;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int pass = 0; pass < WA_PASSES; pass++)
-            if (check(&cases[i], (wa_pass)pass, "") != WINATTN_SUCCESS)
+            if (check(cases[i], (wa_pass)pass, "") != WINATTN_SUCCESS)
                 fail_msg("case %d, pass %d: %s", (int)i, pass,
                          winattn_last_reason());
 }
@@ -99,7 +80,7 @@ static void wrong_kernels_do_not(void **state)
         "self-test failed: o of head ", "self-test failed: dq of head "};
     (void)state;
     for (int pass = 0; pass < WA_PASSES; pass++) {
-        assert_int_equal(check(&on_grid, (wa_pass)pass, "-DTABLE_STEP_1=12 "),
+        assert_int_equal(check(ON_GRID, (wa_pass)pass, "-DTABLE_STEP_1=12 "),
                          WINATTN_UNSUPPORTED_DEVICE);
         if (!strstr(winattn_last_reason(), reasons[pass]))
             fail_msg("%s", winattn_last_reason());

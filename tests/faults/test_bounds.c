@@ -32,6 +32,8 @@ static int no_cache(void **state)
     return 0;
 }
 
+#define BOTH_PASSES (WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD)
+
 /* ---- The warm-up ---- */
 
 /* The number that an option -D<name>= gives. */
@@ -62,18 +64,15 @@ static size_t check_warm_ups(const char *device, winattn_tier tier,
 {
     const cl_uint head_dim = 32;
     const standin_launch *launches;
-    winattn_desc desc = {.struct_size = sizeof desc};
+    winattn_desc desc = case_desc_of("windows=1 heads=1", BOTH_PASSES);
     winattn_programs *programs; /* for them kernels are warmed up */
     winattn_plan *plan;
     const place p = open_place(device);
     desc.variant = variant;
     desc.tier = tier;
-    desc.windows = desc.heads = 1;
     desc.queries = queries;
     desc.keys = keys;
-    desc.head_dim = head_dim;
     desc.block = variant == WINATTN_SLIDING ? 64 : 0;
-    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
     assert_int_equal(winattn_programs_create(p.context, p.id, &programs), 0);
     standin_forget();
     if (winattn_plan_create(p.context, p.id, &desc, &plan) != WINATTN_SUCCESS)
@@ -233,14 +232,10 @@ static void test_rows_are_replaced(void **state)
 static winattn_desc with_table(cl_uint entries)
 {
     static const cl_int index[1] = {0};
-    winattn_desc desc = {.struct_size = sizeof desc};
-    desc.windows = 2;
-    desc.heads = desc.queries = desc.keys = 1;
-    desc.head_dim = 4;
-    desc.bias = WINATTN_BIAS_TABLE;
+    winattn_desc desc =
+        case_desc_of("heads=1 queries=1 dim=4 bias=table_same", BOTH_PASSES);
     desc.table.index = index;
     desc.table.entries = entries;
-    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
     return desc;
 }
 
