@@ -82,13 +82,6 @@ static void append_problem(const wa_problem *problem, const wa_device *device,
     append_table(problem, text, size);
 }
 
-void wa_append_problem(const wa_problem *problem, const wa_device *device,
-                       uint32_t block_rows, uint32_t block_keys, char *text,
-                       size_t size)
-{
-    append_problem(problem, device, true, block_rows, block_keys, text, size);
-}
-
 void wa_append_problem_of_keys(const wa_problem *problem,
                                const wa_device *device, uint32_t block_rows,
                                uint32_t block_keys, char *text, size_t size)
@@ -107,8 +100,8 @@ void wa_begin_step(const wa_problem *problem, const wa_device *device,
     step->work_group = work_group;
     step->local_bytes = (uint32_t)local_bytes;
     step->defines[0] = 0;
-    wa_append_problem(problem, device, block_rows, block_keys, step->defines,
-                      sizeof step->defines);
+    append_problem(problem, device, true, block_rows, block_keys,
+                   step->defines, sizeof step->defines);
 }
 
 void wa_append_table(const wa_problem *problem, char *text, size_t size)

@@ -7,29 +7,27 @@
 #include "plan/plan.h"
 #include "plan/shapes.h"
 
-/* Of the problem. Window count, the sizes of a grid, strides, offsets, scale
- * and, for the sliding variant, token counts are kernel arguments and must not
- * appear here, so that another batch or image size compiles nothing. */
-void wa_append_problem(const wa_problem *problem, const wa_device *device,
-                       uint32_t block_rows, uint32_t block_keys, char *text,
-                       size_t size);
-/* The same for kernels that take any number of queries, as arguments, and with
- * block_rows 0 any number of rows: other numbers compile nothing. */
-void wa_append_problem_of_keys(const wa_problem *problem,
-                               const wa_device *device, uint32_t block_rows,
-                               uint32_t block_keys, char *text, size_t size);
-/* A step of a kernel, but for options besides those of wa_append_problem. */
+/* A step of a kernel with the options of the problem. Window count, the sizes
+ * of a grid, strides, offsets, scale and, for the sliding variant, token
+ * counts are kernel arguments and must not appear here, so that another batch
+ * or image size compiles nothing. */
 void wa_begin_step(const wa_problem *problem, const wa_device *device,
                    const char *kernel, uint32_t block_rows,
                    uint32_t block_keys, uint32_t work_group,
                    uint64_t local_bytes, wa_step *step);
+/* Those options for kernels that take any number of queries, as arguments, and
+ * with block_rows 0 any number of rows: other numbers compile nothing. */
+void wa_append_problem_of_keys(const wa_problem *problem,
+                               const wa_device *device, uint32_t block_rows,
+                               uint32_t block_keys, char *text, size_t size);
 /* Those of cl/reduce/expand_table.cl. */
 void wa_append_table(const wa_problem *problem, char *text, size_t size);
 
 /* What kernels for a matrix unit must know of the device and its compiler. */
 WA_SISTER void wa_append_matrix_unit_options(const wa_device *device,
                                              char *text, size_t size);
-/* Those options, after the part of the shape that is not in wa_append_problem.
+/* Those options, after the part of the shape that wa_begin_step has not
+ * appended.
  */
 void wa_append_matrix_shape(const wa_matrix_shape *shape,
                             const wa_device *device, char *text, size_t size);

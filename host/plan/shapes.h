@@ -77,7 +77,7 @@ typedef struct wa_matrix_gradient_shape {
     wa_matrix_shape keys;
 } wa_matrix_gradient_shape;
 
-/* The switches of a shape's numbers; WA_NO_SWITCH: wa_append_problem says it.
+/* The switches of a shape's numbers; WA_NO_SWITCH: wa_begin_step says it.
  */
 typedef struct wa_shape_list {
     const wa_switch *option;
