@@ -138,10 +138,8 @@ static void visit_forward(wa_search *find)
 static void append_options(const wa_problem *problem, const wa_device *device,
                            const wa_cpu_shape *shape, wa_step *step)
 {
-    wa_append_shape(&wa_cpu_numbers, shape, step->defines,
-                    sizeof step->defines);
-    wa_append_half_vectors(device, problem->dtype, step->defines,
-                           sizeof step->defines);
+    wa_step_shape(step, &wa_cpu_numbers, shape);
+    wa_step_half_vectors(step, device, problem->dtype);
 }
 
 /* Its kernels know no tables. */
@@ -152,8 +150,7 @@ static void set_expand(const wa_problem *problem, wa_plan *plan)
         return;
     expand->kernel = "expand_table";
     expand->work_group = 1;
-    expand->defines[0] = 0;
-    wa_append_table(problem, expand->defines, sizeof expand->defines);
+    wa_step_table(expand, problem);
 }
 
 static const char *take_forward(const wa_problem *problem,
@@ -225,9 +222,7 @@ static void set_backward_defines(const wa_problem *problem,
                                  const wa_cpu_shape *shape, wa_step *step)
 {
     const wa_problem computed = wa_problem_without_table(problem);
-    step->defines[0] = 0;
-    wa_append_problem_of_keys(&computed, device, block_rows, step->block_keys,
-                              step->defines, sizeof step->defines);
+    wa_step_problem_of_keys(step, &computed, device, block_rows);
     append_options(problem, device, shape, step);
 }
 
@@ -277,8 +272,7 @@ static const char *take_backward(const wa_problem *problem,
     step.work_group = 1;
     step.kernel = "backward_keys_cpu";
     set_backward_defines(problem, device, 0, &shape, &step);
-    wa_append_switch(step.defines, sizeof step.defines, WA_SWITCH(FUSED),
-                     plan->fused);
+    wa_step_switch(&step, WA_SWITCH(FUSED), plan->fused);
     plan->step[WA_STEP_KEYS] = step;
     if (!plan->fused) {
         step.kernel = "backward_rows_cpu";

@@ -121,11 +121,10 @@ static void set_step(const wa_problem *problem, const wa_device *device,
                      const char *kernel, uint32_t block_rows,
                      uint32_t block_keys, const window_shape *s, wa_step *step)
 {
-    char *text = step->defines;
     wa_begin_step(problem, device, kernel, block_rows, block_keys,
                   work_items(s), local_bytes(problem, s), step);
-    wa_append_switch(text, sizeof step->defines, WA_SWITCH(STAGES), s->stages);
-    wa_append_matrix_unit_options(device, text, sizeof step->defines);
+    wa_step_switch(step, WA_SWITCH(STAGES), s->stages);
+    wa_step_matrix_unit(step, device);
 }
 
 /* NULL, or why not. */

@@ -77,9 +77,8 @@ static const char *take_forward(const wa_problem *problem,
     wa_begin_step(problem, device, "sliding_forward_wgmma", shape.block_rows,
                   TILE_KEYS, work_items(shape.block_rows),
                   forward_bytes(problem->head_dim, shape), step);
-    wa_append_switch(step->defines, sizeof step->defines, WA_SWITCH(STAGES),
-                     shape.stages);
-    wa_append_matrix_unit_options(device, step->defines, sizeof step->defines);
+    wa_step_switch(step, WA_SWITCH(STAGES), shape.stages);
+    wa_step_matrix_unit(step, device);
     plan->schedule.work_tiles_per_group = 1;
     plan->schedule.sharing_groups =
         device->compute_units ? device->compute_units : 1;
@@ -137,11 +136,9 @@ static bool maps_hold(const wa_problem *problem)
 static void add_switches(const wa_device *device, uint32_t stages,
                          bool has_maps, wa_step *step)
 {
-    char *text = step->defines;
-    const size_t size = sizeof step->defines;
-    wa_append_switch(text, size, WA_SWITCH(STAGES), stages);
-    wa_append_switch(text, size, WA_SWITCH(TENSOR_MAPS), has_maps);
-    wa_append_matrix_unit_options(device, text, size);
+    wa_step_switch(step, WA_SWITCH(STAGES), stages);
+    wa_step_switch(step, WA_SWITCH(TENSOR_MAPS), has_maps);
+    wa_step_matrix_unit(step, device);
 }
 
 static void set_steps(const wa_problem *problem, const wa_device *device,

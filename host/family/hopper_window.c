@@ -256,13 +256,11 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     wa_begin_step(problem, device, "window_forward_wgmma", s.block_rows,
                   s.block_keys, work_items(problem, &s),
                   local_bytes(problem, &s), step);
-    wa_append_switch(step->defines, sizeof step->defines, WA_SWITCH(STAGES),
-                     s.stages);
-    wa_append_switch(step->defines, sizeof step->defines,
-                     WA_SWITCH(WINDOWS_PER_GROUP), s.windows);
+    wa_step_switch(step, WA_SWITCH(STAGES), s.stages);
+    wa_step_switch(step, WA_SWITCH(WINDOWS_PER_GROUP), s.windows);
     plan->schedule.work_tiles_per_group = s.windows;
     wa_share_windows(problem, device, 1, plan);
-    wa_append_matrix_unit_options(device, step->defines, sizeof step->defines);
+    wa_step_matrix_unit(step, device);
     snprintf(plan->reason, sizeof plan->reason,
              "wgmma: %u warpgroups with scores in registers%s, and %s",
              warpgroups(&s),

@@ -149,8 +149,7 @@ static void visit_shapes_of_keys(wa_search *find)
 static void append_register_limit(const wa_problem *problem,
                                   const wa_device *device,
                                   wa_gradient_part which,
-                                  const wa_gradient_shape *s, char *text,
-                                  size_t size)
+                                  const wa_gradient_shape *s, wa_step *kernel)
 {
     if (!device->limits_registers)
         return;
@@ -160,8 +159,9 @@ static void append_register_limit(const wa_problem *problem,
     const uint32_t limit = device->register_words / (groups * s->team) / 8 * 8;
     if (limit >= 255) /* as many as there are */
         return;
-    wa_append_switch(text, size, WA_SWITCH(LIMITS_REGISTERS), 1);
-    wa_append(text, size, "-cl-nv-maxrregcount=%u ", MAX(limit, LEAST_LIMIT));
+    wa_step_switch(kernel, WA_SWITCH(LIMITS_REGISTERS), 1);
+    wa_append(kernel->defines, sizeof kernel->defines,
+              "-cl-nv-maxrregcount=%u ", MAX(limit, LEAST_LIMIT));
 }
 
 static void set_kernel(const wa_problem *problem, const wa_device *device,
@@ -169,33 +169,30 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
                        const char *name, wa_step *kernel)
 {
     const wa_gradient_tiling t = wa_gradient_tiling_of(problem, s);
-    char *text = kernel->defines;
-    const size_t size = sizeof kernel->defines;
     wa_begin_step(problem, device, name, s->block_rows, s->block_keys, s->team,
                   wa_gradient_local_bytes(problem, which, s), kernel);
-    wa_append_shape(&wa_gradient_numbers, s, text, size);
+    wa_step_shape(kernel, &wa_gradient_numbers, s);
     if (which == WA_GRADIENTS_STATISTICS || which == WA_GRADIENTS_ROWS) {
-        wa_append_switch(text, size, WA_SWITCH(STATISTICS),
-                         which == WA_GRADIENTS_STATISTICS);
+        wa_step_switch(kernel, WA_SWITCH(STATISTICS),
+                       which == WA_GRADIENTS_STATISTICS);
     } else {
-        wa_append_switch(text, size, WA_SWITCH(FUSED),
-                         which == WA_GRADIENTS_FUSED);
-        wa_append_switch(text, size, WA_SWITCH(SINGLE_Q_BLOCK),
-                         wa_gradient_is_single_q_block(problem, which, s));
-        wa_append_switch(
-            text, size, WA_SWITCH(KEEPS_DBIAS),
-            wa_gradient_keeps_dbias(problem, device, which, s, &t));
-        wa_append_switch(text, size, WA_SWITCH(KEEPS_TABLE),
-                         wa_gradient_keeps_table(problem, which, s));
+        wa_step_switch(kernel, WA_SWITCH(FUSED), which == WA_GRADIENTS_FUSED);
+        wa_step_switch(kernel, WA_SWITCH(SINGLE_Q_BLOCK),
+                       wa_gradient_is_single_q_block(problem, which, s));
+        wa_step_switch(kernel, WA_SWITCH(KEEPS_DBIAS),
+                       wa_gradient_keeps_dbias(problem, device, which, s, &t));
+        wa_step_switch(kernel, WA_SWITCH(KEEPS_TABLE),
+                       wa_gradient_keeps_table(problem, which, s));
     }
-    wa_append_local_options(problem, device, text, size);
-    append_register_limit(problem, device, which, s, text, size);
+    wa_step_local_options(kernel, problem, device);
+    append_register_limit(problem, device, which, s, kernel);
     /* On grids 128 registers are too few for Intel's compiler, which then
      * keeps sums in memory. From Xe-HPG on, which have matrix units, a
      * hardware thread may have twice as many. */
     if (problem->grid.used && device->vendor == WA_VENDOR_INTEL &&
         device->has_matrix_extension)
-        wa_append(text, size, "-cl-intel-256-GRF-per-thread ");
+        wa_append(kernel->defines, sizeof kernel->defines,
+                  "-cl-intel-256-GRF-per-thread ");
 }
 
 static const char *refusal(const wa_problem *problem, const wa_device *device,

@@ -75,10 +75,8 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     wa_begin_step(problem, device, "forward_local", shape->block_rows,
                   shape->block_keys, shape->team * shape->teams,
                   wa_local_bytes(shape, &t), step);
-    wa_append_shape(&wa_local_numbers, shape, step->defines,
-                    sizeof step->defines);
-    wa_append_local_options(problem, device, step->defines,
-                            sizeof step->defines);
+    wa_step_shape(step, &wa_local_numbers, shape);
+    wa_step_local_options(step, problem, device);
     plan->schedule.work_tiles_per_group = shape->teams;
     wa_local_require_access(problem, shape->stage_dims, plan);
     return NULL;

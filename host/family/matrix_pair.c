@@ -136,22 +136,18 @@ static void set_plan(const wa_matrix_side *rows, const wa_matrix_side *keys,
     wa_schedule *s = &plan->schedule;
     wa_step *first = &plan->step[WA_STEP_ROWS];
     wa_step *last = &plan->step[WA_STEP_KEYS];
-    const size_t size = sizeof first->defines;
     wa_begin_step(problem, device, unit->rows_kernel, rows->shape.block_rows,
                   rows->shape.block_keys, wa_matrix_waves(rows) * unit->wave,
                   rows_bytes(rows), first);
-    wa_append_switch(first->defines, size, WA_SWITCH(ROW_PLANES),
-                     ROW_PLANES + o_serves(rows));
-    wa_append_switch(first->defines, size, WA_SWITCH(KEEPS_DBIAS),
-                     rows->keeps_dbias);
-    wa_append_matrix_shape(&rows->shape, device, first->defines, size);
+    wa_step_switch(first, WA_SWITCH(ROW_PLANES), ROW_PLANES + o_serves(rows));
+    wa_step_switch(first, WA_SWITCH(KEEPS_DBIAS), rows->keeps_dbias);
+    wa_step_matrix_shape(first, &rows->shape, device);
     wa_begin_step(problem, device, unit->keys_kernel, keys->shape.block_keys,
                   keys->shape.block_rows, wa_matrix_waves(keys) * unit->wave,
                   keys_bytes(keys), last);
     s->key_parts = splits_dk_dv(keys) ? 2 : 1;
-    wa_append_switch(last->defines, size, WA_SWITCH(SPLIT_DK_DV),
-                     s->key_parts - 1);
-    wa_append_matrix_shape(&keys->shape, device, last->defines, size);
+    wa_step_switch(last, WA_SWITCH(SPLIT_DK_DV), s->key_parts - 1);
+    wa_step_matrix_shape(last, &keys->shape, device);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, rows->shape.block_rows);
     s->key_blocks = wa_ceil_div(problem->keys, keys->shape.block_rows);

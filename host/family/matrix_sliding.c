@@ -69,7 +69,7 @@ static const char *take(const wa_problem *problem, const wa_device *device,
                            device->matrix_unit->sliding_forward_kernel,
                            local_bytes(problem, device, shape), plan);
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    wa_append_matrix_shape(shape, device, step->defines, sizeof step->defines);
+    wa_step_matrix_shape(step, shape, device);
     return NULL;
 }
 

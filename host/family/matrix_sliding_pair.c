@@ -93,15 +93,13 @@ static void set_rows(const wa_problem *problem, const wa_device *device,
                      const wa_matrix_shape *rows, bool statistics,
                      bool has_maps, wa_step *step)
 {
-    char *text = step->defines;
-    const size_t size = sizeof step->defines;
     wa_begin_step(problem, device, device->matrix_unit->sliding_rows_kernel,
                   rows->block_rows, rows->block_keys,
                   rows->waves_per_window * device->matrix_unit->wave,
                   rows_bytes(problem, device, rows, statistics), step);
-    wa_append_switch(text, size, WA_SWITCH(STATISTICS), statistics);
-    wa_append_switch(text, size, WA_SWITCH(TENSOR_MAPS), has_maps);
-    wa_append_matrix_shape(rows, device, text, size);
+    wa_step_switch(step, WA_SWITCH(STATISTICS), statistics);
+    wa_step_switch(step, WA_SWITCH(TENSOR_MAPS), has_maps);
+    wa_step_matrix_shape(step, rows, device);
 }
 
 void wa_take_sliding_statistics(const wa_problem *problem,
@@ -112,8 +110,6 @@ void wa_take_sliding_statistics(const wa_problem *problem,
     const wa_matrix_shape rows = shape->matrix_backward.rows;
     const uint32_t BLOCK_ROWS = rows.block_rows;
     wa_step *given = &plan->step[WA_STEP_GIVEN];
-    char *text = given->defines;
-    const size_t size = sizeof given->defines;
     set_rows(problem, device, &rows, true, has_maps,
              &plan->step[WA_STEP_STATISTICS]);
     plan->schedule.bound_blocks = wa_ceil_div(problem->queries, BLOCK_ROWS);
@@ -122,9 +118,9 @@ void wa_take_sliding_statistics(const wa_problem *problem,
         return; /* then o and lse are found again */
     wa_begin_step(problem, device, "sliding_given", BLOCK_ROWS,
                   rows.block_keys, GIVEN_ITEMS, GIVEN_LOCAL_BYTES, given);
-    wa_append_switch(text, size, WA_SWITCH(TENSOR_MAPS), has_maps);
+    wa_step_switch(given, WA_SWITCH(TENSOR_MAPS), has_maps);
     if (device->sub_group)
-        wa_append_switch(text, size, WA_SWITCH(SUB_GROUP), device->sub_group);
+        wa_step_switch(given, WA_SWITCH(SUB_GROUP), device->sub_group);
 }
 
 static const char *refusal(const wa_problem *problem, const wa_device *device,
@@ -158,9 +154,8 @@ static const char *take(const wa_problem *problem, const wa_device *device,
                   shape->keys.block_rows, shape->keys.block_keys,
                   keys.waves_per_window * unit->wave,
                   keys_bytes(problem, device, &keys), last);
-    wa_append_switch(last->defines, sizeof last->defines,
-                     WA_SWITCH(SPLIT_DK_DV), s->key_parts - 1);
-    wa_append_matrix_shape(&keys, device, last->defines, sizeof last->defines);
+    wa_step_switch(last, WA_SWITCH(SPLIT_DK_DV), s->key_parts - 1);
+    wa_step_matrix_shape(last, &keys, device);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, rows.block_rows);
     s->key_blocks = wa_ceil_div(problem->keys, shape->keys.block_keys);

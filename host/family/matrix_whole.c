@@ -125,16 +125,13 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     WA_REFUSE(begin(problem, device, &shape,
                     demanded->matrix_backward.keeps_dbias, &w));
     wa_step *step = &plan->step[WA_STEP_KEYS];
-    const size_t size = sizeof step->defines;
     wa_begin_step(problem, device, device->matrix_unit->backward_kernel,
                   shape.block_rows, shape.block_keys,
                   wa_matrix_waves(&w) * device->matrix_unit->wave,
                   local_bytes(&w), step);
-    wa_append_switch(step->defines, size, WA_SWITCH(KEEPS_DBIAS),
-                     w.keeps_dbias);
-    wa_append_switch(step->defines, size, WA_SWITCH(KEEPS_TOKENS),
-                     keeps_tokens(&w));
-    wa_append_matrix_shape(&shape, device, step->defines, size);
+    wa_step_switch(step, WA_SWITCH(KEEPS_DBIAS), w.keeps_dbias);
+    wa_step_switch(step, WA_SWITCH(KEEPS_TOKENS), keeps_tokens(&w));
+    wa_step_matrix_shape(step, &shape, device);
     plan->fused = true;
     plan->schedule.row_blocks = plan->schedule.key_blocks = 1;
     plan->schedule.windows_per_group = shape.windows_per_group;

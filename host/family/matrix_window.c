@@ -70,7 +70,7 @@ static const char *take(const wa_problem *problem, const wa_device *device,
     wa_step *step = &plan->step[WA_STEP_FORWARD];
     wa_share_windows(problem, device,
                      wa_matrix_resident(device, step->local_bytes), plan);
-    wa_append_matrix_shape(shape, device, step->defines, sizeof step->defines);
+    wa_step_matrix_shape(step, shape, device);
     return NULL;
 }
 

@@ -11,8 +11,7 @@ static void set_step(const wa_problem *problem, const wa_device *device,
                      const char *kernel, wa_step *step)
 {
     wa_begin_step(problem, device, kernel, BLOCK, BLOCK, BLOCK, 0, step);
-    wa_append_half_vectors(device, problem->dtype, step->defines,
-                           sizeof step->defines);
+    wa_step_half_vectors(step, device, problem->dtype);
 }
 
 static const char *take_forward(const wa_problem *problem,

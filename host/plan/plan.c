@@ -95,8 +95,7 @@ static winattn_status finish_backward(const wa_problem *problem,
         sum->kernel = "sum_table";
         sum->work_group = TABLE_ITEMS;
         sum->local_bytes = 4 * TABLE_ITEMS;
-        wa_append_switch(sum->defines, sizeof sum->defines, WA_SWITCH(LISTED),
-                         problem->table.is_listed);
+        wa_step_switch(sum, WA_SWITCH(LISTED), problem->table.is_listed);
         plan->schedule.entries_per_launch = MOST_ITEMS / TABLE_ITEMS;
     }
     wa_schedule_backward(problem, device, plan);

@@ -4,8 +4,8 @@
 #include "plan/schedule.h"
 
 #include "device/matrix_unit.h"
+#include "plan/defines.h"
 #include "plan/family.h"
-#include "plan/switches.h"
 
 /* Of a launch, whatever its kernel. */
 #define MOST_ITEMS 2147483647.0
@@ -82,9 +82,8 @@ void wa_share_windows(const wa_problem *problem, const wa_device *device,
     s->persistent_multi_block = 10 * splits * head_blocks < 9 * turns * held;
     s->groups =
         (uint32_t)(s->persistent_multi_block ? held : splits * head_blocks);
-    wa_append_switch(step->defines, sizeof step->defines,
-                     WA_SWITCH(PERSISTENT_MULTI_BLOCK),
-                     s->persistent_multi_block);
+    wa_step_switch(step, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
+                   s->persistent_multi_block);
 }
 
 /* The windows of a launch, and no more work-groups than those need. */

@@ -51,12 +51,3 @@ bool wa_shape_is_sound(const wa_shape_list *list, const void *shape)
     }
     return true;
 }
-
-void wa_append_shape(const wa_shape_list *list, const void *shape, char *text,
-                     size_t size)
-{
-    const uint32_t *numbers = shape;
-    for (size_t i = 0; i < list->count; i++)
-        if (list->option[i] != WA_NO_SWITCH)
-            wa_append_switch(text, size, list->option[i], numbers[i]);
-}

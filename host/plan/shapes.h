@@ -91,8 +91,4 @@ extern const wa_shape_list wa_cpu_numbers, wa_local_numbers, wa_matrix_numbers,
  * device more is refused. */
 bool wa_shape_is_sound(const wa_shape_list *list, const void *shape);
 
-/* Appends the switches of those that have one. */
-void wa_append_shape(const wa_shape_list *list, const void *shape, char *text,
-                     size_t size);
-
 #endif
