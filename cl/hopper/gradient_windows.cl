@@ -16,7 +16,7 @@
 #include "hopper/mbarrier.cl"
 #include "hopper/store_rows.cl"
 #include "hopper/stored_numbers.cl"
-#include "hopper/wgmma.cl"
+#include "hopper/tile_products.cl"
 #include "hopper/window_places.cl"
 #include "matrix/grad_scale.cl"
 

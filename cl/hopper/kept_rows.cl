@@ -9,7 +9,7 @@
 #include "hopper/boxes.cl"
 #include "hopper/key_ring.cl"
 #include "hopper/store_rows.cl"
-#include "hopper/wgmma.cl"
+#include "hopper/tile_products.cl"
 #include "matrix/sliding_numbers.cl"
 
 /* ---- The ring ---- */

@@ -3,7 +3,7 @@
  * what all keys have in common goes by the plain mean of a few of them. */
 #include "common/problem.cl"
 #include "hopper/lanes.cl"
-#include "hopper/wgmma.cl"
+#include "hopper/tile_products.cl"
 
 /* What dS of 16 keys, packed in pairs, sums to in each of the lane's rows is
  * added to sums[0] and sums[2]: as a product with ones, in fewer instructions

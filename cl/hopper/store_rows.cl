@@ -3,7 +3,7 @@
 #include "common/problem.cl"
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
-#include "hopper/wgmma.cl"
+#include "hopper/tile_products.cl"
 #include "hopper/window_places.cl"
 
 /* A wave's 16 rows of a head: `row`, a multiple of 16, and on, of which those

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Numbers as tensors of 16 bits store them, two in a word. */
-#include "common/problem.cl"
+#include "common/storage.cl"
 
 INLINE float2 unpack(uint pair)
 {

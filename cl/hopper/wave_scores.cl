@@ -8,7 +8,7 @@
  * takes twice as much, 128 channels took 14 % longer so (H200), and keys come
  * from global memory again. */
 #include "hopper/lanes.cl"
-#include "hopper/wgmma.cl"
+#include "hopper/tile_products.cl"
 
 #define KEEPS_KEYS (PANELS == 1)
 

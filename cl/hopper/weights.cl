@@ -5,7 +5,7 @@
  * to the base; where fp32 does not hold them, the tile's largest logit is
  * looked for. */
 #include "hopper/lanes.cl"
-#include "hopper/wgmma.cl"
+#include "hopper/tile_products.cl"
 
 #define MOST_WEIGHTS 1024.0f
 

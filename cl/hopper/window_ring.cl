@@ -20,7 +20,7 @@
 #include "hopper/mbarrier.cl"
 #include "hopper/row_sources.cl"
 #include "hopper/stored_numbers.cl"
-#include "hopper/wgmma.cl"
+#include "hopper/tile_products.cl"
 #include "hopper/window_regions.cl"
 
 REQUIRE(STAGES)
