@@ -105,6 +105,14 @@ INLINE void show_to_products(void)
 #define NAMES_96 NAMES_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define NAMES_112 NAMES_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define NAMES_128 NAMES_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_144 NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define NAMES_160 NAMES_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define NAMES_176 NAMES_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define NAMES_192 NAMES_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define NAMES_208 NAMES_192 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define NAMES_224 NAMES_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define NAMES_240 NAMES_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define NAMES_256 NAMES_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define ADD_16(c) ADD_8(c, 0)
 #define ADD_32(c) ADD_16(c), ADD_8(c, 8)
 #define ADD_48(c) ADD_32(c), ADD_8(c, 16)
@@ -113,6 +121,14 @@ INLINE void show_to_products(void)
 #define ADD_96(c) ADD_80(c), ADD_8(c, 40)
 #define ADD_112(c) ADD_96(c), ADD_8(c, 48)
 #define ADD_128(c) ADD_112(c), ADD_8(c, 56)
+#define ADD_144(c) ADD_128(c), ADD_8(c, 64)
+#define ADD_160(c) ADD_144(c), ADD_8(c, 72)
+#define ADD_176(c) ADD_160(c), ADD_8(c, 80)
+#define ADD_192(c) ADD_176(c), ADD_8(c, 88)
+#define ADD_208(c) ADD_192(c), ADD_8(c, 96)
+#define ADD_224(c) ADD_208(c), ADD_8(c, 104)
+#define ADD_240(c) ADD_224(c), ADD_8(c, 112)
+#define ADD_256(c) ADD_240(c), ADD_8(c, 120)
 #define SET_32(c) SET_8(c, 0), SET_8(c, 8)
 #define SET_48(c) SET_32(c), SET_8(c, 16)
 #define SET_64(c) SET_48(c), SET_8(c, 24)

@@ -9,7 +9,7 @@
      * 0 nothing, 1 GELU; columns of a work tile; a work-item's tile of it    \
      * (local); waves of a work-group below and beside each other, and those  \
      * that share the sums of a tile (matrix); stages of W that stay in local \
-     * memory (linear_resident_matrix) */                                     \
+     * memory (linear_resident_matrix), or 1: all of W does (linear_wgmma) */ \
     X(HAS_BIAS, 0, 1)                                                         \
     X(HAS_RESIDUAL, 0, 1)                                                     \
     X(ACTIVATION, 0, 1)                                                       \
@@ -20,6 +20,7 @@
     X(COLUMN_WAVES, 1, 32)                                                    \
     X(DIM_WAVES, 1, 32)                                                       \
     X(WEIGHT_STAGES, 1, 64)                                                   \
+    X(KEEPS_WEIGHT, 0, 1)                                                     \
                                                                               \
     /* Rows: elements of one; of these, those that a work-item takes at       \
      * once; work-items that share a row, and rows that a work-group has at   \

@@ -78,11 +78,12 @@ static winattn_status build_best(winattn_linear_plan *plan)
     char excluded[WA_TIERS][WA_REASON_SIZE];
     winattn_status first = WINATTN_SUCCESS;
     char reason[WA_REASON_SIZE], not_taken[WA_REASON_SIZE] = "";
-    bool repeats = false, ignores_tuning = false;
+    bool repeats = false, ignores_tuning = false, ignores_special = false;
     memset(excluded, 0, sizeof excluded);
     for (;;) {
         wa_device device = *wa_session_device(plan->session);
         device.ignores_tuning |= ignores_tuning;
+        device.ignores_special |= ignores_special;
         winattn_status status = wa_linear_plan_make(&plan->problem, &device,
                                                     excluded, &plan->layout);
         if (not_taken[0])
@@ -102,8 +103,11 @@ static winattn_status build_best(winattn_linear_plan *plan)
         repeats = status == CL_OUT_OF_RESOURCES && !repeats;
         if (repeats)
             continue;
-        if (has_measured(&plan->layout)) { /* the tier without such shapes */
-            ignores_tuning = true;
+        const bool has_wgmma = plan->layout.kernel[WA_LINEAR_MANY].shape.wgmma;
+        if (has_wgmma || has_measured(&plan->layout)) {
+            /* the tier without such shapes */
+            ignores_special |= has_wgmma;
+            ignores_tuning |= !has_wgmma;
             snprintf(not_taken, sizeof not_taken, "%.200s",
                      winattn_last_reason());
             continue;
@@ -268,8 +272,7 @@ winattn_status winattn_linear_plan_describe(const winattn_linear_plan *plan,
     describe_kernel(plan, WA_LINEAR_FEW, "few rows ", all, sizeof all);
     describe_kernel(plan, WA_LINEAR_NORM, "norm ", all, sizeof all);
     if (layout->not_taken[0])
-        wa_append(all, sizeof all, "measured shape not taken: %s\n",
-                  layout->not_taken);
+        wa_append(all, sizeof all, "shape not taken: %s\n", layout->not_taken);
     for (int i = 0; i < WA_TIERS; i++)
         if (layout->refusals[i][0])
             wa_append(all, sizeof all, "tier %s not taken: %s\n",

@@ -225,11 +225,15 @@ static winattn_status append_launches(const wa_linear_kernel *planned,
                                       uint64_t groups_of_rows,
                                       wa_kernel_chain *chain)
 {
-    const uint64_t blocks = wa_linear_blocks(args.rows, planned->rows);
+    uint64_t blocks = wa_linear_blocks(args.rows, planned->rows);
     uint64_t most = MOST_ITEMS / planned->work_group / groups_of_rows;
     if (most == 0)
         most = 1;
     if (planned->most_groups) { /* which share the blocks, some rounds each */
+        if (!planned->shape.keeps_weight) {
+            blocks *= groups_of_rows;
+            groups_of_rows = 1;
+        }
         const uint64_t lines = planned->most_groups / groups_of_rows;
         const uint64_t rounds = blocks / lines + (blocks % lines != 0);
         WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));

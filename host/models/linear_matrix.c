@@ -120,14 +120,17 @@ static const char *refusal(const wa_linear_problem *problem,
     return NULL;
 }
 
-/* Work-groups that the device holds at once; of each block of columns as
- * many. */
+/* Work-groups that the device holds at once; where they keep weights, of each
+ * block of columns as many. */
 static uint32_t groups_at_once(const wa_linear_problem *problem,
                                const wa_device *device,
                                const wa_linear_kernel *kernel)
 {
+    const wa_linear_shape *s = &kernel->shape;
     const uint32_t columns =
-        (uint32_t)wa_linear_blocks(problem->out, kernel->shape.block_columns);
+        s->keeps_weight
+            ? (uint32_t)wa_linear_blocks(problem->out, s->block_columns)
+            : 1;
     const bool is_limited =
         strstr(kernel->defines, "LIMITS_REGISTERS") != NULL;
     const uint64_t registers =
@@ -137,6 +140,8 @@ static uint32_t groups_at_once(const wa_linear_problem *problem,
                       (kernel->local_bytes + WA_RESERVED_LOCAL_BYTES);
     if (groups > device->register_words / registers)
         groups = device->register_words / registers;
+    if (s->wgmma)
+        groups = 1;
     groups = (groups ? groups : 1) * device->compute_units;
     return columns * (uint32_t)(groups > columns ? groups / columns : 1);
 }
@@ -146,7 +151,7 @@ static void write_kernel(const wa_linear_problem *problem,
                          wa_linear_kernel *kernel)
 {
     wa_linear_write_kernel(problem, device, MATRIX, s, kernel);
-    if (s->keeps_weight)
+    if (s->wgmma || s->keeps_weight)
         kernel->most_groups = groups_at_once(problem, device, kernel);
 }
 
@@ -189,15 +194,20 @@ const char *wa_linear_plan_matrix(const wa_linear_problem *problem,
             s = model;
         if (!has_model)
             model = s;
+        const char *why = wa_linear_wgmma_refusal(problem, device);
+        if (!measured && !why)
+            wa_linear_find_wgmma(problem, device, &s);
+        if (!measured && why && !layout->not_taken[0])
+            snprintf(layout->not_taken, sizeof layout->not_taken, "%s", why);
         add_few(problem, device, &model, layout);
     }
     layout->tier = MATRIX;
     write_kernel(problem, device, &s, &layout->kernel[WA_LINEAR_MANY]);
     snprintf(layout->reason, sizeof layout->reason,
-             "unit %s: work-groups with %u x %u of y, %u x %u waves, %u "
+             "%s: work-groups with %u x %u of y, %u x %u waves, %u "
              "stages of %u%s",
-             device->matrix_unit->name, s.block_rows, s.block_columns,
-             s.row_waves, s.column_waves, s.stages, s.stage_dims,
-             s.keeps_weight ? ", weights that stay" : "");
+             s.wgmma ? "wgmma" : device->matrix_unit->name, s.block_rows,
+             s.block_columns, s.row_waves, s.column_waves, s.stages,
+             s.stage_dims, s.keeps_weight ? ", weights that stay" : "");
     return NULL;
 }

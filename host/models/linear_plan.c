@@ -231,6 +231,13 @@ static void append_shape(wa_linear_kernel *kernel, winattn_tier tier,
     const wa_linear_shape *s = &kernel->shape;
     append(kernel, WA_OPTION(BLOCK_ROWS), s->block_rows);
     append(kernel, WA_OPTION(BLOCK_COLUMNS), s->block_columns);
+    if (s->wgmma) {
+        append(kernel, WA_OPTION(STAGES), s->stages);
+        append(kernel, WA_OPTION(ROW_WAVES), s->row_waves);
+        append(kernel, WA_OPTION(ROW_SIZE), in);
+        append(kernel, WA_OPTION(KEEPS_WEIGHT), s->keeps_weight);
+        return;
+    }
     append(kernel, WA_OPTION(STAGE_DIMS), s->stage_dims);
     switch (tier) {
     case WINATTN_TIER_MATRIX:
@@ -276,7 +283,7 @@ static void append_register_limit(const wa_linear_problem *problem,
                            : tier == WINATTN_TIER_LOCAL &&
                                  problem->dtype == WINATTN_FP32 &&
                                  kernel->work_group >= 256;
-    if (!device->limits_registers || !suits ||
+    if (!device->limits_registers || !suits || kernel->shape.wgmma ||
         sums_of(tier, kernel) > MOST_LIMITED_SUMS ||
         2 * kernel->work_group * WA_LINEAR_ITEM_REGISTERS >
             device->register_words)
@@ -307,6 +314,10 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
         snprintf(kernel->name, sizeof kernel->name, "linear_%smatrix_%s",
                  shape->keeps_weight ? "resident_" : "",
                  device->matrix_unit->name);
+        if (shape->wgmma) { /* and a warpgroup that fetches */
+            kernel->work_group += 128;
+            strcpy(kernel->name, "linear_wgmma");
+        }
     } else {
         snprintf(kernel->name, sizeof kernel->name, "linear_%s",
                  wa_tier_name(tier));

@@ -29,7 +29,9 @@ typedef struct wa_linear_shape {
     uint32_t item_rows, item_columns;                    /* local */
     uint32_t lanes, tile_rows, tile_vecs;                /* cpu */
     uint32_t stages, row_waves, column_waves, dim_waves; /* matrix */
-    uint32_t keeps_weight; /* matrix: 1: linear_resident_matrix.cl; may be 0 */
+    /* matrix, of which the last may be 0: 1: weights stay in local memory; 1:
+     * hopper/linear_wgmma.cl */
+    uint32_t keeps_weight, wgmma;
 } wa_linear_shape;
 
 static inline uint64_t wa_linear_blocks(uint64_t all, uint32_t block)
@@ -41,6 +43,19 @@ static inline uint64_t wa_linear_blocks(uint64_t all, uint32_t block)
 uint64_t wa_linear_local_bytes(const wa_linear_problem *problem,
                                const wa_device *device, winattn_tier tier,
                                const wa_linear_shape *shape);
+
+/* Shapes with wgmma: NULL, or why the problem has none ("" where nobody
+ * expects one), or not that one; what a work-group has in local memory; and
+ * the best by a model of an H200, if there is one. (linear_wgmma.c) */
+const char *wa_linear_wgmma_refusal(const wa_linear_problem *problem,
+                                    const wa_device *device);
+const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
+                                  const wa_device *device,
+                                  const wa_linear_shape *shape);
+uint64_t wa_linear_wgmma_bytes(const wa_linear_problem *problem,
+                               const wa_linear_shape *shape);
+bool wa_linear_find_wgmma(const wa_linear_problem *problem,
+                          const wa_device *device, wa_linear_shape *shape);
 
 /* fp32 numbers of sums that a lane of a matrix unit has. */
 uint32_t wa_linear_lane_sums(const wa_device *device,

@@ -29,8 +29,8 @@ const char *const wa_linear_built_in_rows[] = {
 
 /* ---- Shapes ---- */
 
-/* Where the numbers of a text go; the last of tier matrix is there if it is
- * not 0. */
+/* Where the numbers of a text go; the last two of tier matrix are there as far
+ * as they are not 0. */
 #define AT(field) offsetof(wa_linear_shape, field)
 static const size_t cpu[] = {AT(block_rows), AT(block_columns), AT(stage_dims),
                              AT(lanes),      AT(tile_rows),     AT(tile_vecs)};
@@ -38,8 +38,9 @@ static const size_t local[] = {AT(block_rows), AT(block_columns),
                                AT(stage_dims), AT(item_rows),
                                AT(item_columns)};
 static const size_t matrix[] = {
-    AT(block_rows), AT(block_columns), AT(stage_dims), AT(stages),
-    AT(row_waves),  AT(column_waves),  AT(dim_waves),  AT(keeps_weight)};
+    AT(block_rows), AT(block_columns), AT(stage_dims),
+    AT(stages),     AT(row_waves),     AT(column_waves),
+    AT(dim_waves),  AT(keeps_weight),  AT(wgmma)};
 
 static const struct {
     const char *kernel;
@@ -48,7 +49,7 @@ static const struct {
 } of_tier[] = {
     [WINATTN_TIER_CPU] = {"linear-cpu", cpu, COUNT(cpu), COUNT(cpu)},
     [WINATTN_TIER_LOCAL] = {"linear-local", local, COUNT(local), COUNT(local)},
-    [WINATTN_TIER_MATRIX] = {"linear-matrix", matrix, COUNT(matrix) - 1,
+    [WINATTN_TIER_MATRIX] = {"linear-matrix", matrix, COUNT(matrix) - 2,
                              COUNT(matrix)}};
 
 const char *wa_linear_row_kernel(winattn_tier tier)
@@ -65,15 +66,19 @@ bool wa_linear_shape_parse(winattn_tier tier, const char *text,
     for (size_t i = 0; i < count; i++)
         memcpy((char *)shape + of_tier[tier].at[i], &numbers[i],
                sizeof *numbers);
-    return count == of_tier[tier].least ||
-           (count == of_tier[tier].count && shape->keeps_weight);
+    uint32_t last = 1; /* number that may not be there */
+    if (count > of_tier[tier].least)
+        memcpy(&last, (char *)shape + of_tier[tier].at[count - 1],
+               sizeof last);
+    return count >= of_tier[tier].least && last != 0;
 }
 
 void wa_linear_shape_print(winattn_tier tier, const wa_linear_shape *shape,
                            char *text, size_t size)
 {
-    const size_t count = of_tier[tier].count -
-                         (tier == WINATTN_TIER_MATRIX && !shape->keeps_weight);
+    size_t count = of_tier[tier].count;
+    if (tier == WINATTN_TIER_MATRIX && !shape->wgmma)
+        count -= shape->keeps_weight ? 1 : 2;
     text[0] = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t number;
@@ -167,9 +172,14 @@ bool wa_linear_measured(const wa_linear_problem *problem,
                         wa_linear_kernel_id id, wa_linear_layout *layout,
                         wa_linear_shape *shape)
 {
+    static const char *const of_wgmma[] = {NULL};
     search s = {problem, device, tier, id, layout, shape};
+    const bool has_wgmma = tier == WINATTN_TIER_MATRIX &&
+                           id == WA_LINEAR_MANY &&
+                           !wa_linear_wgmma_refusal(problem, device);
     /* shapes of other devices have longer loops */
     return !device->loop_limit &&
            wa_offer_rows(wa_linear_row_kernel(tier), device,
-                         wa_linear_built_in_rows, take, &s);
+                         has_wgmma ? of_wgmma : wa_linear_built_in_rows, take,
+                         &s);
 }

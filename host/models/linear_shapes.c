@@ -77,6 +77,8 @@ static uint64_t matrix_bytes(const wa_linear_problem *problem,
                              const wa_device *device, const wa_linear_shape *s)
 {
     const wa_matrix_unit *unit = device->matrix_unit;
+    if (s->wgmma)
+        return wa_linear_wgmma_bytes(problem, s);
     const uint64_t TILE_M = unit->queries, TILE_N = unit->tile;
     const uint64_t CHUNK = problem->dtype == WINATTN_FP32 ? 4 : 8;
     const bool SWIZZLES_ROWS = unit->swizzles_rows;
@@ -120,6 +122,8 @@ static const char *check_matrix(const wa_linear_problem *problem,
                                 const wa_linear_shape *s)
 {
     const wa_matrix_unit *unit = device->matrix_unit;
+    if (s->wgmma)
+        return wa_linear_check_wgmma(problem, device, s);
     if (!IN(s->row_waves, ROW_WAVES) || !IN(s->column_waves, COLUMN_WAVES) ||
         !IN(s->dim_waves, DIM_WAVES) || s->block_rows == 0 ||
         s->block_rows > WA_LARGEST_NUMBER ||

@@ -154,24 +154,26 @@ static void check_step(const wa_step *step)
 }
 
 #ifdef TESTS_HAVE_MODELS
-/* Linear layers of each tier, with everything. */
+/* Linear layers of each tier, with everything, and at last by wgmma. */
 static void illegal_switches_of_layers_are_refused(void **state)
 {
     (void)state;
     static wa_linear_planner *const planners[] = {
-        wa_linear_plan_cpu, wa_linear_plan_local, wa_linear_plan_matrix};
+        wa_linear_plan_cpu, wa_linear_plan_local, wa_linear_plan_matrix,
+        wa_linear_plan_matrix};
     const wa_device *told = h200();
-    const wa_linear_problem problem = {.dtype = WINATTN_FP16,
-                                       .in = 40,
-                                       .out = 40,
-                                       .layer_norm = true,
-                                       .has_bias = true,
-                                       .has_residual = true,
-                                       .activation = WINATTN_ACTIVATION_GELU,
-                                       .build_options = ""};
+    wa_linear_problem problem = {.dtype = WINATTN_FP16,
+                                 .in = 40,
+                                 .out = 40,
+                                 .layer_norm = true,
+                                 .has_bias = true,
+                                 .has_residual = true,
+                                 .activation = WINATTN_ACTIVATION_GELU,
+                                 .build_options = ""};
     for (size_t i = 0; i < sizeof planners / sizeof *planners; i++) {
         wa_linear_layout layout;
         memset(&layout, 0, sizeof layout);
+        problem.in = i < 3 ? 40 : 48;
         assert_null(planners[i](&problem, told, NULL, &layout));
         wa_linear_write_norm(&problem, told, &layout);
         for (int k = i == 0 ? WA_LINEAR_NORM : WA_LINEAR_MANY;

@@ -47,6 +47,10 @@ static const linear_case table[] = {
     {30, 16, 200, BIAS | GELU, .data = DATA_TAILS},
     {150, 32, 140, BIAS | GELU, .spread = 0},
     {40, 96, 64, NORM | BIAS | RESIDUAL | IN_ODD_MEMORY, .spread = 0},
+    /* by wgmma several blocks of a work-group, the last of which lacks rows
+     * and columns */
+    {331, 32, 1032, BIAS | RESIDUAL, .spread = 0},
+    {195, 208, 72, BIAS | GELU, .spread = 5},
 };
 #define ROWS (sizeof table / sizeof *table)
 
@@ -62,8 +66,15 @@ static const struct {
               {1, 2, 2, 1, 1, 4, 2},
               {1, 3, 1, 2, 1, 3, 3},
               {1, 1, 2, 2, 1, 1, 4}};
+/* Shapes for wgmma, where the device has it: rows and columns of a block,
+ * stages, waves, and do weights stay? */
+static const unsigned of_wgmma[][5] = {
+    {64, 96, 8, 8, 1},  {128, 48, 3, 8, 0},  {192, 160, 2, 12, 0},
+    {64, 64, 2, 12, 0}, {192, 16, 3, 12, 1}, {64, 256, 3, 8, 0},
+    {64, 16, 4, 12, 1}};
 #define SHAPES (sizeof shapes / sizeof *shapes)
 #define KEPT (sizeof kept / sizeof *kept)
+#define OF_WGMMA (sizeof of_wgmma / sizeof *of_wgmma)
 
 static wa_linear_shape shape_of(size_t i, bool keeps)
 {
@@ -173,6 +184,31 @@ static void each_row_with_kept_weights(void **state)
         }
 }
 
+/* Layers that wgmma computes. */
+static void each_row_by_wgmma(void **state)
+{
+    (void)state;
+    for (size_t i = 0; unit && i < ROWS; i++)
+        for (size_t k = 0; k < OF_WGMMA; k++) {
+            const linear_case c =
+                case_of(i, (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16);
+            const wa_linear_problem p = linear_problem_of(&c);
+            const wa_linear_shape shape = {.block_rows = of_wgmma[k][0],
+                                           .block_columns = of_wgmma[k][1],
+                                           .stage_dims = 64,
+                                           .stages = of_wgmma[k][2],
+                                           .row_waves = of_wgmma[k][3],
+                                           .column_waves = 1,
+                                           .dim_waves = 1,
+                                           .keeps_weight = of_wgmma[k][4],
+                                           .wgmma = 1};
+            if (wa_linear_check_shape(&p, told, c.tier, &shape) ||
+                is_left_out(i) || (!part_is("all") && (i + k) % 3 != 0))
+                continue;
+            run_linear(&c, &shape);
+        }
+}
+
 /* ---- Shapes that a row of the tuning table may name ---- */
 
 static uint32_t pick(random_state *r, const uint32_t *numbers, int count)
@@ -232,6 +268,8 @@ int main(int count, char **arguments)
                                         release_session),
         cmocka_unit_test_setup_teardown(each_row_with_kept_weights,
                                         hold_session, release_session),
+        cmocka_unit_test_setup_teardown(each_row_by_wgmma, hold_session,
+                                        release_session),
         cmocka_unit_test_setup_teardown(random_shapes, hold_session,
                                         release_session)};
     const test_group groups[] = {TEST_GROUP(NULL, tests)};

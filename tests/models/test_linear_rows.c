@@ -39,7 +39,8 @@ static void rows_are_printed(void **state)
     (void)state;
     static const char *const more[] = {
         "linear-local NVIDIA 90 fp32 few norm+gelu+residual 9 7 1:2:3:4:8",
-        "linear-cpu NVIDIA 90 fp32 many norm 8 9 1:2:3:4:5:6", NULL};
+        "linear-cpu NVIDIA 90 fp32 many norm 8 9 1:2:3:4:5:6",
+        "linear-matrix NVIDIA 90 half many plain 8 9 1:2:3:4:5:6:7:0:1", NULL};
     const char *const *lists[] = {wa_linear_built_in_rows, more};
     for (int i = 0; i < 2; i++)
         for (const char *const *row = lists[i]; *row; row++) {
@@ -118,7 +119,7 @@ static void rows_that_are_not_legal(void **state)
         {"half few gelu 0 9 64:64:32:2:2:2:1", "no numbers of features"},
         {"half few gelu 9 9 9 64:64:32:2:2:2:1", "no shape"},
         {"64:64:32:2:2:2", "no shape"},
-        {"64:64:32:2:2:2:1:1:9", "no shape"},
+        {"64:64:32:2:2:2:1:1:1:1", "no shape"},
         {"64:64:32:2:2:2:1:0", "no shape"},
         {"64:64:32:2:2:2:1 7:7", "more than a row"},
         {"64:64:32:1:2:2:1", "bounds"},  /* a single stage */
@@ -198,6 +199,44 @@ static void weights_do_not_stay_everywhere(void **state)
     p.in = 96;
     p.dtype = WINATTN_FP32;
     assert_cannot(&p, &s, "fp16");
+}
+
+/* Hopper takes wgmma where a row that was loaded says nothing else. */
+static void wgmma_is_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        wa_linear_shape s;
+        const char *culprit;
+    } shapes[] = {
+        {{64, 96, .stages = 2, .row_waves = 8, .keeps_weight = 1}, NULL},
+        {{192, 192, .stages = 4, .row_waves = 12}, NULL},
+        {{192, 208, .stages = 4, .row_waves = 12}, "registers"},
+        {{192, 192, .stages = 5, .row_waves = 12}, "local memory"},
+        {{64, 96, .stages = 9, .row_waves = 8}, "bounds"},
+        {{128, 96, .stages = 2, .row_waves = 12}, "divide"},
+        {{64, 96, .stages = 2, .row_waves = 16}, "two or three"},
+    };
+    if (!wa_engine_name(WA_ENGINE_SPECIAL)[0]) /* WINATTN_HOPPER */
+        skip();
+    wa_linear_problem p = fc1;
+    wa_device h200 = *made_up_device("H200");
+    wa_linear_layout layout = layout_of(&p, &h200);
+    assert_non_null(strstr(layout.not_taken, "16s"));
+    p.in = 96;
+    layout = layout_of(&p, &h200);
+    assert_string_equal(layout.kernel[WA_LINEAR_MANY].name, "linear_wgmma");
+    assert_string_equal(layout.not_taken, "");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        wa_linear_shape s = shapes[i].s;
+        s.stage_dims = 64;
+        s.column_waves = s.dim_waves = s.wgmma = 1;
+        assert_cannot(&p, &s, shapes[i].culprit);
+    }
+    h200.ignores_special = true;
+    layout = layout_of(&p, &h200);
+    assert_true(layout.kernel[WA_LINEAR_MANY].shape.keeps_weight);
+    assert_non_null(strstr(layout.kernel[WA_LINEAR_MANY].name, "matrix_mma"));
 }
 
 /* ---- All devices, and anything that somebody may write ---- */
@@ -291,6 +330,7 @@ static void wild_rows(void **state)
     static const int numbers[] = {0,  1,  2,  3,  4,   8,   16,
                                   32, 48, 64, 96, 128, 256, 65535};
     static const int counts[] = {6, 5, 8};
+    static const char *const ends[] = {"", ":1", ":0:1", ":1:1"};
     static const char *const kernels[] = {"linear-cpu", "linear-local",
                                           "linear-matrix"};
     static const char *const devices[] = {"H200", "gfx1100 (RX 7900 XTX)"};
@@ -303,8 +343,8 @@ static void wild_rows(void **state)
         for (int n = 0; n < counts[kernel] - (kernel == 2); n++)
             wa_append(shape, sizeof shape, "%s%d", n ? ":" : "",
                       numbers[random_int(&r, 0, 13)]);
-        if (kernel == 2 && random_int(&r, 0, 1))
-            wa_append(shape, sizeof shape, ":1");
+        if (kernel == 2)
+            wa_append(shape, sizeof shape, "%s", ends[random_int(&r, 0, 3)]);
         snprintf(text, sizeof text, "%s %s any %s any any any %s",
                  kernels[kernel], is_nvidia ? "NVIDIA 90" : "AMD 0",
                  random_int(&r, 0, 1) ? "many" : "few", shape);
@@ -391,6 +431,7 @@ int main(void)
         cmocka_unit_test(rows_are_taken),
         cmocka_unit_test(rows_that_are_not_legal),
         cmocka_unit_test(weights_do_not_stay_everywhere),
+        cmocka_unit_test(wgmma_is_taken),
         cmocka_unit_test(every_device_has_a_plan),
         cmocka_unit_test(units_need_leave),
         cmocka_unit_test(wild_rows),

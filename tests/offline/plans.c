@@ -311,8 +311,12 @@ static void print_linear(size_t target, size_t row, size_t type)
         print_layout(&problem, wa_linear_plan_local, &l);
     for (int i = 0; i < WA_MATRIX_UNITS; i++) {
         device.matrix_unit = &wa_matrix_units[i];
-        if (wa_matrix_unit_suits(device.matrix_unit, &device))
-            print_layout(&problem, wa_linear_plan_matrix, &l);
+        device.ignores_special = false;
+        for (int k = 0; k < 2; k++) { /* by wgmma, and by fragments */
+            if (wa_matrix_unit_suits(device.matrix_unit, &device))
+                print_layout(&problem, wa_linear_plan_matrix, &l);
+            device.ignores_special = true;
+        }
     }
 }
 

@@ -16,8 +16,10 @@
 #include "kit/devices.h"
 #include "models/linear_plan.h"
 #include "models/rows.h"
+#include "place.h"
 #include "program/program.h"
 #include "standin.h"
+#include "winattn_models.h"
 
 /* Bytes between arrays that plans for matrix units count in. */
 #define MOST_GAPS 512u
@@ -108,6 +110,40 @@ static void test_linear_layers(void **state)
         }
 }
 
+/* What a log says against wgmma leaves a layer to fragments. */
+static void test_wgmma_may_be_refused(void **state)
+{
+    static const winattn_linear_desc desc = {.struct_size = sizeof desc,
+                                             .dtype = WINATTN_FP16,
+                                             .in_features = 96,
+                                             .out_features = 96};
+    static const struct {
+        const char *log, *kernel, *why;
+    } cases[] = {
+        {NULL, "kernel: linear_wgmma\n", "from a model"},
+        {"ptxas info : (C7514) wgmma.mma_async instructions are serialized",
+         "kernel: linear_matrix_mma\n", "shape not taken: the compiler says"}};
+    (void)state;
+    for (size_t i = wa_engine_name(WA_ENGINE_SPECIAL)[0] ? 0 : 2; i < 2; i++) {
+        winattn_linear_plan *plan;
+        standin_reset();
+        standin_drivers.gives_ptx = true;
+        standin_drivers.log = cases[i].log;
+        const place p = place_of(made_up_device("H200"));
+        assert_int_equal(
+            winattn_linear_plan_create(p.context, p.id, &desc, &plan),
+            WINATTN_SUCCESS);
+        assert_int_equal(winattn_linear_plan_describe(plan, sizeof place_said,
+                                                      place_said, NULL),
+                         WINATTN_SUCCESS);
+        if (!strstr(place_said, cases[i].kernel) ||
+            !strstr(place_said, cases[i].why))
+            fail_msg("%s", place_said);
+        winattn_linear_plan_destroy(plan);
+        close_place(&p);
+    }
+}
+
 /* ---- Rows ---- */
 
 static void check_row(const wa_device *device, const wa_row_desc *desc)
@@ -164,6 +200,7 @@ int main(void)
     standin_reset();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear_layers),
+        cmocka_unit_test(test_wgmma_may_be_refused),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_all_were_there),
     };
