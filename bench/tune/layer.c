@@ -402,9 +402,11 @@ bool layer_subject_open(layer_subject *a, const bench_device *device,
     a->desc.tier = layout->tier;
     a->id = wa_linear_kernel_for(layout, &a->own->problem, l->rows);
     s->kind = (int)layout->tier;
-    printf("  tier %s, kernel for %s rows, shape %s\n",
-           wa_tier_name(layout->tier), a->id == WA_LINEAR_FEW ? "few" : "many",
+    printf("  tier %s, %s for %s rows, shape %s\n", wa_tier_name(layout->tier),
+           layout->kernel[a->id].name, a->id == WA_LINEAR_FEW ? "few" : "many",
            layout->source[a->id]);
+    if (layout->not_taken[0])
+        printf("  shape not taken: %s\n", layout->not_taken);
     if (!layer_open(&a->run, l, dtype, device, a->own)) {
         printf("  the device's memory does not suffice\n");
         return false;
