@@ -3,6 +3,7 @@
 what a call of winattn.torch costs the host.
 
     python3 train_torch.py [--seconds S] [--side N] [--batch N] [--model NAME]
+                           [--way TEXT] [--recompute]
 
 winattn's package for Python must be installed. On torch's GPU where it has one,
 else on the CPU, for which --side and --batch make the models smaller. A step is
@@ -81,10 +82,10 @@ def graph_of(step):
     return graph.replay
 
 
-def ways(model, x, classes):
+def ways(model, x, classes, recompute=False):
     """Name -> step, made when it is asked for."""
     ours = copy.deepcopy(model)
-    report = winattn.torch.accelerate(ours)
+    report = winattn.torch.accelerate(ours, recompute)
     if not report.replaced:
         sys.exit(str(report))
     for of, each in (("", model), ("accelerated, ", ours)):
@@ -108,7 +109,7 @@ def compare_steps(options):
         model.train()
         x = torch.rand(batch, 3, side, side, device=DEVICE, dtype=DTYPE)
         classes = torch.randint(0, 1000, (batch,), device=DEVICE)
-        for way, prepare in ways(model, x, classes):
+        for way, prepare in ways(model, x, classes, options.recompute):
             if options.way not in way:
                 continue
             if GPU:
@@ -176,6 +177,8 @@ def main():
     parser.add_argument("--batch", type=int)
     parser.add_argument("--model", choices=[case[0] for case in CASES])
     parser.add_argument("--way", default="", help="those with this in the name")
+    parser.add_argument("--recompute", action="store_true",
+                        help="as accelerate has it")
     options = parser.parse_args()
     print(f"torch {torch.__version__}"
           + (f", {torch.cuda.get_device_name()}" if GPU else ""))
