@@ -194,7 +194,7 @@ const char *wa_linear_plan_matrix(const wa_linear_problem *problem,
             s = model;
         if (!has_model)
             model = s;
-        const char *why = wa_linear_wgmma_refusal(problem, device);
+        const char *why = wa_linear_wgmma_loses(problem, device);
         if (!measured && !why)
             wa_linear_find_wgmma(problem, device, &s);
         if (!measured && why && !layout->not_taken[0])

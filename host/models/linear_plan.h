@@ -45,10 +45,13 @@ uint64_t wa_linear_local_bytes(const wa_linear_problem *problem,
                                const wa_linear_shape *shape);
 
 /* Shapes with wgmma: NULL, or why the problem has none ("" where nobody
- * expects one), or not that one; what a work-group has in local memory; and
- * the best by a model of an H200, if there is one. (linear_wgmma.c) */
+ * expects one), or should have none, or not that one; what a work-group has in
+ * local memory; and the best by a model of an H200, if there is one.
+ * (linear_wgmma.c) */
 const char *wa_linear_wgmma_refusal(const wa_linear_problem *problem,
                                     const wa_device *device);
+const char *wa_linear_wgmma_loses(const wa_linear_problem *problem,
+                                  const wa_device *device);
 const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
                                   const wa_device *device,
                                   const wa_linear_shape *shape);

@@ -176,7 +176,7 @@ bool wa_linear_measured(const wa_linear_problem *problem,
     search s = {problem, device, tier, id, layout, shape};
     const bool has_wgmma = tier == WINATTN_TIER_MATRIX &&
                            id == WA_LINEAR_MANY &&
-                           !wa_linear_wgmma_refusal(problem, device);
+                           !wa_linear_wgmma_loses(problem, device);
     /* shapes of other devices have longer loops */
     return !device->loop_limit &&
            wa_offer_rows(wa_linear_row_kernel(tier), device,

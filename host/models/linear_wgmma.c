@@ -14,6 +14,8 @@
 /* Products wait for copies if there are fewer. */
 #define LEAST_STAGES 3u
 #define MOST_STAGES 8u
+/* A Swin has few rows so wide. */
+#define LEAST_WIDE 768u
 
 const char *wa_linear_wgmma_refusal(const wa_linear_problem *problem,
                                     const wa_device *device)
@@ -31,6 +33,16 @@ const char *wa_linear_wgmma_refusal(const wa_linear_problem *problem,
     return problem->in % 16 == 0 && problem->out % 8 == 0
                ? NULL
                : "wgmma is for rows of 16s of numbers, and results of 8s";
+}
+
+const char *wa_linear_wgmma_loses(const wa_linear_problem *problem,
+                                  const wa_device *device)
+{
+    const char *why = wa_linear_wgmma_refusal(problem, device);
+    if (why || problem->in < LEAST_WIDE || problem->out < LEAST_WIDE)
+        return why;
+    return "wgmma was measured slower with 768 features and more on both "
+           "sides";
 }
 
 /* The names are those of cl/hopper/warpgroup_extents.h. */

@@ -233,6 +233,12 @@ static void wgmma_is_taken(void **state)
         s.column_waves = s.dim_waves = s.wgmma = 1;
         assert_cannot(&p, &s, shapes[i].culprit);
     }
+    p.in = p.out = 768;
+    layout = layout_of(&p, &h200);
+    assert_non_null(strstr(layout.not_taken, "768 features"));
+    assert_non_null(strstr(layout.kernel[WA_LINEAR_MANY].name, "matrix_mma"));
+    p.in = 96;
+    p.out = fc1.out;
     h200.ignores_special = true;
     layout = layout_of(&p, &h200);
     assert_true(layout.kernel[WA_LINEAR_MANY].shape.keeps_weight);
