@@ -28,8 +28,8 @@ class Emulated(_cuda._Call):
 
     known = None  # while it is made, and nothing is launched
 
-    def _starts(self, tensors):
-        starts, scratch = of_a_call(self, tensors)
+    def _starts(self, tensors, at):
+        starts, scratch = of_a_call(self, tensors, at)
         if self.known is not None:
             for tensor in (*tensors, scratch):
                 storage = None if tensor is None else tensor.untyped_storage()
@@ -39,10 +39,10 @@ class Emulated(_cuda._Call):
                 driver.emulator_cuda_register(start, size)
         return starts, scratch
 
-    def launch(self, tensors):
+    def launch(self, tensors, at):
         with lock:
             self.known = {}
-            super().launch(tensors)
+            super().launch(tensors, at)
             for start in self.known:
                 driver.emulator_cuda_forget(start)
             self.known = None

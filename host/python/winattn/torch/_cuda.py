@@ -175,7 +175,7 @@ class _Call:
                  tensors: list[torch.Tensor], results: list[torch.Tensor]
                  ) -> None:
         self._index = index
-        self.results = _shapes(results)
+        self.results = _likes(results)
         self._places = []  # of arrays: a tensor's number, bytes behind it
         sizes = []
         for name in _NAMES:
@@ -197,7 +197,8 @@ class _Call:
             # an array of winattn_memory, an address and bytes each
             self._pack = struct.Struct("".join(
                 "Q8x" if size else "16x" for size in sizes)).pack
-            starts, _ = self._starts(tensors)
+            starts, _ = self._starts(
+                tensors, [tensor.data_ptr() for tensor in tensors])
             left = iter(starts)
             memory = [each for size in sizes
                       for each in (next(left) if size else 0, size)]
@@ -206,11 +207,10 @@ class _Call:
                 struct.pack(f"{len(memory)}Q", *memory), 0, _stream(index),
                 byref(self._handle)))
 
-    def _starts(self, tensors: list[torch.Tensor]
+    def _starts(self, tensors: list[torch.Tensor], at: list[int]
                 ) -> tuple[list[int], torch.Tensor | None]:
-        """Where all arrays start, and memory that is needed until the
-        launch."""
-        at = [tensor.data_ptr() for tensor in tensors]
+        """Where all arrays start, and memory that is needed until the launch.
+        at: where tensors do."""
         starts = [at[number] + offset for number, offset in self._places]
         scratch = None
         if self._workspace:
@@ -219,10 +219,10 @@ class _Call:
             starts.append(scratch.data_ptr())
         return starts, scratch
 
-    def launch(self, tensors: list[torch.Tensor]) -> None:
+    def launch(self, tensors: list[torch.Tensor], at: list[int]) -> None:
         """On torch's current stream. What comes next there waits for it, so
         that torch may have the memory of its workspace back at once."""
-        starts, scratch = self._starts(tensors)
+        starts, scratch = self._starts(tensors, at)
         status = library.winattn_cuda_call_launch(
             self._handle, self._pack(*starts), _stream(self._index))
         if status:
@@ -233,15 +233,17 @@ class _Nothing:
     """Calls that have no tokens."""
 
     def __init__(self, results: list[torch.Tensor]) -> None:
-        self.results = _shapes(results)
+        self.results = _likes(results)
 
-    def launch(self, tensors: list[torch.Tensor]) -> None:
+    def launch(self, tensors: list[torch.Tensor], at: list[int]) -> None:
         for tensor in tensors[len(tensors) - len(self.results):]:
             tensor.zero_()
 
 
-def _shapes(results: list[torch.Tensor]) -> list[tuple]:
-    return [(each.shape, each.stride(), each.dtype) for each in results]
+def _likes(results: list[torch.Tensor]) -> list[tuple]:
+    """What makes others like them, without memory of its own."""
+    return [(each.new_empty(0).new_empty_strided, each.shape, each.stride())
+            for each in results]
 
 
 # of arguments that operators lack, in winattn's functions
@@ -300,12 +302,14 @@ _kinds: dict[tuple, _Call | _Nothing] = {}
 def compute(kind: str, names: list[str], given: tuple) -> list[torch.Tensor]:
     """The results of the operator that has arguments of these names. This is
     in the way of every call, so that it does little where a kind is known."""
-    tensors, parts = [], [kind]
+    tensors, at, parts = [], [], [kind]
     for each in given:
         if isinstance(each, torch.Tensor):
+            start = each.data_ptr()
             tensors.append(each)
+            at.append(start)
             parts += (each.dtype, each.shape, each.stride(), each.get_device(),
-                      each.data_ptr() % _ALIGNMENT)
+                      start % _ALIGNMENT)
         else:
             parts.append(tuple(each) if isinstance(each, list) else each)
     if kind != "sliding":
@@ -319,8 +323,7 @@ def compute(kind: str, names: list[str], given: tuple) -> list[torch.Tensor]:
         _kinds[key] = call
     else:
         _planner.rest()
-    new = given[0].new_empty_strided
-    results = [new(size, stride, dtype=dtype)
-               for size, stride, dtype in call.results]
-    call.launch(tensors + results)
+    results = [new(size, stride) for new, size, stride in call.results]
+    at += [each.data_ptr() for each in results]
+    call.launch(tensors + results, at)
     return results
