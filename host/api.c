@@ -202,10 +202,10 @@ static winattn_status launch(const winattn_plan *plan, wa_pass pass,
     do {                                                                      \
         _Static_assert(offsetof(type, last) ==                                \
                            offsetof(type, q) +                                \
-                               last_id * sizeof(winattn_tensor),              \
+                               (last_id) * sizeof(winattn_tensor),            \
                        "tensors in another order");                           \
         memcpy((buffers).tensor, (const char *)&(call) + offsetof(type, q),   \
-               (last_id + 1) * sizeof(winattn_tensor));                       \
+               ((last_id) + 1) * sizeof(winattn_tensor));                     \
     } while (0)
 
 winattn_status

@@ -99,8 +99,8 @@
 #define W_PANEL_BYTES (BLOCK_COLUMNS * ROW_BYTES)
 #define KEPT_WEIGHT_BYTES (KEEPS_WEIGHT ? ROW_PANELS * W_PANEL_BYTES : 0)
 #define PANEL_STAGE_BYTES (X_PANEL_BYTES + (KEEPS_WEIGHT ? 0 : W_PANEL_BYTES))
-#define MOST_TEAMS 3
+#define TURNS_BYTES 24 /* of three teams */
 #define LAYER_BYTES                                                           \
-    (KEPT_WEIGHT_BYTES + STAGES * (PANEL_STAGE_BYTES + 16) + 8 * MOST_TEAMS)
+    (KEPT_WEIGHT_BYTES + STAGES * (PANEL_STAGE_BYTES + 16) + TURNS_BYTES)
 
 #endif

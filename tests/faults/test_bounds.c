@@ -150,7 +150,9 @@ static void test_rows_are_compared_seldom(void **state)
     for (int round = 0; round < 2; round++) { /* the second replaces them */
         comparisons = 0;
         assert_int_equal(winattn_load_tuning(text), WINATTN_SUCCESS);
-        assert_in_range(comparisons, WA_MOST_ROWS, 32 * WA_MOST_ROWS);
+        /* n log n is 12 of each row; a C library's sort takes up to three
+         * times as many */
+        assert_in_range(comparisons, WA_MOST_ROWS, 64 * WA_MOST_ROWS);
     }
     free(text);
 }
