@@ -172,7 +172,7 @@ bool wa_linear_measured(const wa_linear_problem *problem,
                         wa_linear_kernel_id id, wa_linear_layout *layout,
                         wa_linear_shape *shape)
 {
-    static const char *const of_wgmma[] = {NULL};
+    static const char *const none[] = {NULL}; /* all are of fragments */
     search s = {problem, device, tier, id, layout, shape};
     const bool has_wgmma = tier == WINATTN_TIER_MATRIX &&
                            id == WA_LINEAR_MANY &&
@@ -180,6 +180,5 @@ bool wa_linear_measured(const wa_linear_problem *problem,
     /* shapes of other devices have longer loops */
     return !device->loop_limit &&
            wa_offer_rows(wa_linear_row_kernel(tier), device,
-                         has_wgmma ? of_wgmma : wa_linear_built_in_rows, take,
-                         &s);
+                         has_wgmma ? none : wa_linear_built_in_rows, take, &s);
 }
