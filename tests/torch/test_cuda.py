@@ -6,6 +6,7 @@ in the host's memory stand for those on the device."""
 import contextlib
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -16,36 +17,43 @@ import test_operators
 import torch
 import winattn
 import winattn.torch
+from winattn._library import library
 from winattn.torch import _cuda, _run
 
 DRIVER = os.environ.get("EMULATED_CUDA")
-of_host = _run.forward, _run.backward
-of_a_call = _cuda._Call._starts
+of_host = _run.compute
+create, launch = (library.winattn_cuda_call_create,
+                  library.winattn_cuda_call_launch)
+sizes = {}  # of a call's arrays
 
 
-class Emulated(_cuda._Call):
-    """A call whose tensors the driver knows for as long as it runs."""
+def _create(*given):
+    """Of a call whose arrays are to be known to the driver."""
+    status = create(*given)
+    memory = given[3]
+    sizes[given[-1]._obj.value] = struct.unpack(
+        f"{len(memory) // 8}Q", memory)[1::2]
+    return status
 
-    known = None  # while it is made, and nothing is launched
 
-    def _starts(self, tensors, at):
-        starts, scratch = of_a_call(self, tensors, at)
-        if self.known is not None:
-            for tensor in (*tensors, scratch):
-                storage = None if tensor is None else tensor.untyped_storage()
-                if storage:
-                    self.known[storage.data_ptr()] = storage.nbytes()
-            for start, size in self.known.items():
+def _launch(call, memory, stream):
+    starts = struct.unpack(f"{len(memory) // 8}Q", memory)[::2]
+    with lock:
+        for start, size in zip(starts, sizes[call.value]):
+            if start:
                 driver.emulator_cuda_register(start, size)
-        return starts, scratch
+        status = launch(call, memory, stream)
+        for start in starts:
+            driver.emulator_cuda_forget(start)
+    return status
 
-    def launch(self, tensors, at):
-        with lock:
-            self.known = {}
-            super().launch(tensors, at)
-            for start in self.known:
-                driver.emulator_cuda_forget(start)
-            self.known = None
+
+def _compute(kind, given):
+    values = list(given.values())
+    lists = [i - len(values) for i, each in enumerate(values)
+             if isinstance(each, list)]
+    return _cuda.compute(kind, list(given), list(given).index("scale"), lists,
+                         *values)
 
 
 def setUpModule():
@@ -59,15 +67,13 @@ def setUpModule():
     lock = threading.Lock()  # the driver has no streams
     _cuda._index = lambda tensor: 0
     _cuda._stream = lambda index: 0
-    _cuda._Call = Emulated
-    _run.forward = lambda kind, given: tuple(
-        _cuda.compute(kind, list(given), tuple(given.values())))
-    _run.backward = lambda kind, given, wanted: _cuda.compute(
-        kind, [*given, "wanted"], (*given.values(), wanted))
+    library.winattn_cuda_call_create = _create
+    library.winattn_cuda_call_launch = _launch
+    _run.compute = _compute
 
 
 def tearDownModule():
-    _run.forward, _run.backward = of_host
+    _run.compute = of_host
 
 
 class Numbers(test_operators.Numbers):
@@ -156,7 +162,7 @@ class Calls(unittest.TestCase):
         self.check(self.qkv)
         for _ in range(_cuda._planner._PATIENCE):
             winattn.torch.window_attention(self.qkv)
-        self.assertFalse(_cuda._planner._sessions)
+        self.assertFalse(_cuda._planner.sessions)
         self.check(self.qkv[:, :9])
 
 

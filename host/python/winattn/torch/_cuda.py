@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import struct
 import sys
 import threading
@@ -92,26 +93,24 @@ class _Planner:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._sessions: dict[int, _opencl.Session] = {}
+        self.sessions: dict[int, _opencl.Session] = {}
         self._known = 0
 
     def session(self, index: int) -> _opencl.Session:
         """With the lock held."""
         self._known = 0
-        if index not in self._sessions:
-            self._sessions[index] = _opencl.Session(_device(index))
-        return self._sessions[index]
+        if index not in self.sessions:
+            self.sessions[index] = _opencl.Session(_device(index))
+        return self.sessions[index]
 
     def rest(self) -> None:
-        """After a call of a known kind."""
-        if not self._sessions:
-            return
+        """After a call of a known kind, where there are sessions."""
         self._known += 1
         if self._known < self._PATIENCE:
             return
         with self.lock:
-            while self._sessions:
-                self._sessions.popitem()[1].close()
+            while self.sessions:
+                self.sessions.popitem()[1].close()
 
 
 _planner = _Planner()
@@ -160,8 +159,8 @@ def _index(tensor: torch.Tensor) -> int:
     return tensor.get_device()
 
 
-def _stream(index: int) -> int:
-    return torch._C._cuda_getCurrentRawStream(index)
+# the stream that is current on a device; a PyTorch for CPUs lacks it
+_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
 # ---- Calls ----
@@ -175,16 +174,7 @@ class _Call:
                  tensors: list[torch.Tensor], results: list[torch.Tensor]
                  ) -> None:
         self._index = index
-        self.results = _likes(results)
-        self._places = []  # of arrays: a tensor's number, bytes behind it
-        sizes = []
-        for name in _NAMES:
-            view = views.get(name)
-            sizes.append(0 if view is None else view.span())
-            if view is not None:
-                self._places.append((next(
-                    i for i, tensor in enumerate(tensors)
-                    if tensor is view.whole), view.offset))
+        self._count = len(results)
         self._handle = c_void_p()
         _bind()
         _library.check(library.winattn_cuda_check_stream(
@@ -193,57 +183,71 @@ class _Call:
             session = _planner.session(index)
             plan = Plan(session.context, session.device,
                         problem.complete_desc())
-            self._workspace = sizes[-1] = plan.workspace
-            # an array of winattn_memory, an address and bytes each
-            self._pack = struct.Struct("".join(
-                "Q8x" if size else "16x" for size in sizes)).pack
-            starts, _ = self._starts(
-                tensors, [tensor.data_ptr() for tensor in tensors])
-            left = iter(starts)
-            memory = [each for size in sizes
-                      for each in (next(left) if size else 0, size)]
+            if plan.workspace:
+                like = tensors[0]
+                workspace = like.new_empty(-(-plan.workspace // like.itemsize))
+                tensors, results = ([*each, workspace]
+                                    for each in (tensors, results))
+                views = {**views, "workspace": _View(workspace)}
+            memory = self._place(views, tensors)
             _library.check(library.winattn_cuda_call_create(
                 index, plan.handle, problem.desc.passes,
                 struct.pack(f"{len(memory)}Q", *memory), 0, _stream(index),
                 byref(self._handle)))
+        self._likes = _without_memory(results)
 
-    def _starts(self, tensors: list[torch.Tensor], at: list[int]
-                ) -> tuple[list[int], torch.Tensor | None]:
-        """Where all arrays start, and memory that is needed until the launch.
-        at: where tensors do."""
-        starts = [at[number] + offset for number, offset in self._places]
-        scratch = None
-        if self._workspace:
-            like = tensors[0]
-            scratch = like.new_empty(-(-self._workspace // like.itemsize))
-            starts.append(scratch.data_ptr())
-        return starts, scratch
+    def _place(self, views: dict[str, _View], tensors: list[torch.Tensor]
+               ) -> list[int]:
+        """An address and bytes of each array of the library, 0 where there is
+        none."""
+        memory, form, numbers = [], "", []
+        self._parts = []  # of tensors: a tensor's number, bytes behind it
+        for view in map(views.get, _NAMES):
+            if view is None:
+                memory += (0, 0)
+                form += "16x"
+                continue
+            number = next(i for i, tensor in enumerate(tensors)
+                          if tensor is view.whole)
+            if view.offset:
+                self._parts.append((number, view.offset))
+                number = len(tensors) + len(self._parts) - 1
+            numbers.append(number)
+            memory += (view.whole.data_ptr() + view.offset, view.span())
+            form += "Q8x"
+        self._arrays = operator.itemgetter(*numbers)
+        self._pack = struct.Struct(form).pack
+        return memory
 
-    def launch(self, tensors: list[torch.Tensor], at: list[int]) -> None:
-        """On torch's current stream. What comes next there waits for it, so
+    def launch(self, at: list[int]) -> list[torch.Tensor]:
+        """The results, on torch's current stream. at: where the tensors that
+        are given start. What comes next on the stream waits for the launch, so
         that torch may have the memory of its workspace back at once."""
-        starts, scratch = self._starts(tensors, at)
+        made = [torch.empty_like(each) for each in self._likes]
+        at += [each.data_ptr() for each in made]
+        at += [at[number] + offset for number, offset in self._parts]
         status = library.winattn_cuda_call_launch(
-            self._handle, self._pack(*starts), _stream(self._index))
+            self._handle, self._pack(*self._arrays(at)), _stream(self._index))
         if status:
             _library.check(status)
+        return made[:self._count]
 
 
 class _Nothing:
     """Calls that have no tokens."""
 
     def __init__(self, results: list[torch.Tensor]) -> None:
-        self.results = _likes(results)
+        self._likes = _without_memory(results)
 
-    def launch(self, tensors: list[torch.Tensor], at: list[int]) -> None:
-        for tensor in tensors[len(tensors) - len(self.results):]:
-            tensor.zero_()
+    def launch(self, at: list[int]) -> list[torch.Tensor]:
+        return [torch.zeros_like(each) for each in self._likes]
 
 
-def _likes(results: list[torch.Tensor]) -> list[tuple]:
-    """What makes others like them, without memory of its own."""
-    return [(each.new_empty(0).new_empty_strided, each.shape, each.stride())
-            for each in results]
+def _without_memory(results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same, of which others are to be made."""
+    for each in results:
+        each.untyped_storage().resize_(0)
+    return results
 
 
 # of arguments that operators lack, in winattn's functions
@@ -299,19 +303,21 @@ def _prepare(kind: str, given: dict[str, Any]) -> _Call | _Nothing:
 _kinds: dict[tuple, _Call | _Nothing] = {}
 
 
-def compute(kind: str, names: list[str], given: tuple) -> list[torch.Tensor]:
-    """The results of the operator that has arguments of these names. This is
-    in the way of every call, so that it does little where a kind is known."""
-    tensors, at, parts = [], [], [kind]
-    for each in given:
-        if isinstance(each, torch.Tensor):
+def compute(kind: str, names: list[str], count: int, lists: list[int],
+            *given: Any) -> list[torch.Tensor]:
+    """The results of the operator that has arguments of these names, the first
+    `count` of which are tensors or None, and those at `lists`, from the end,
+    lists. This is in the way of every call, so that it does little where a
+    kind is known."""
+    at, parts = [], [kind, *given]
+    for place, each in enumerate(given[:count], 1):
+        if each is not None:
             start = each.data_ptr()
-            tensors.append(each)
             at.append(start)
-            parts += (each.dtype, each.shape, each.stride(), each.get_device(),
-                      start % _ALIGNMENT)
-        else:
-            parts.append(tuple(each) if isinstance(each, list) else each)
+            parts[place] = (each.dtype, each.shape, each.stride(),
+                            each.get_device(), start % _ALIGNMENT)
+    for place in lists:
+        parts[place] = tuple(parts[place])
     if kind != "sliding":
         index = given[names.index("table_index")]
         if index is not None:
@@ -319,11 +325,7 @@ def compute(kind: str, names: list[str], given: tuple) -> list[torch.Tensor]:
     key = tuple(parts)
     call = _kinds.get(key)
     if call is None:
-        call = _prepare(kind, dict(zip(names, given)))
-        _kinds[key] = call
-    else:
+        call = _kinds[key] = _prepare(kind, dict(zip(names, given)))
+    elif _planner.sessions:
         _planner.rest()
-    results = [new(size, stride) for new, size, stride in call.results]
-    at += [each.data_ptr() for each in results]
-    call.launch(tensors + results, at)
-    return results
+    return call.launch(at)

@@ -8,6 +8,7 @@ An operator takes q, k and v, or all three packed in q. It returns o, which
 lies in memory as q does, and lse."""
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable
 
 import torch
@@ -121,30 +122,27 @@ def _no_second_derivative(ctx, *gradients):
 _library = torch.library.Library("winattn", "DEF")
 
 
+def _define(kind: str, name: str, tensors: str, options: str, results: str
+            ) -> None:
+    """An operator, and what computes it where."""
+    _library.define(f"{name}({tensors}, {options}) -> {results}")
+    names, more = _names(tensors), options.split(",")
+    count = len(names)
+    lists = [i - len(more) for i, each in enumerate(more) if "[]" in each]
+    names += _names(options)
+    _library.impl(name, lambda *given: _run.compute(
+        kind, dict(zip(names, given))), "CPU")
+    _library.impl(name, functools.partial(
+        _cuda.compute, kind, names, count, lists), "CUDA")
+
+
 def _register(kind: str) -> None:
     tensors, options = _ARGUMENTS[kind]
     name = f"{kind}_attention"
-    _library.define(f"{name}({tensors}, {options}) -> (Tensor, Tensor)")
-    _library.define(
-        f"{name}_backward({tensors}, Tensor d_o, Tensor o, Tensor lse, "
-        f"Tensor? d_lse, {options}, bool[] wanted) -> Tensor[]")
-    names, backward_names = (
-        _names(f"{tensors}, {more}{options}") for more in
-        ("", "d_o, o, lse, d_lse, "))
-
-    def forward(*given):
-        return _run.forward(kind, dict(zip(names, given)))
-
-    def backward(*given):
-        return _run.backward(kind, dict(zip(backward_names, given)),
-                             given[-1])
-
-    _library.impl(name, forward, "CPU")
-    _library.impl(f"{name}_backward", backward, "CPU")
-    _library.impl(name, lambda *given: tuple(
-        _cuda.compute(kind, names, given)), "CUDA")
-    _library.impl(f"{name}_backward", lambda *given: _cuda.compute(
-        kind, [*backward_names, "wanted"], given), "CUDA")
+    _define(kind, name, tensors, options, "(Tensor, Tensor)")
+    _define(kind, f"{name}_backward",
+            f"{tensors}, Tensor d_o, Tensor o, Tensor lse, Tensor? d_lse",
+            f"{options}, bool[] wanted", "Tensor[]")
     qualified = f"winattn::{name}"
     torch.library.register_fake(qualified, _fake_forward(kind),
                                 lib=_library)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import numpy
 import torch
@@ -114,18 +114,22 @@ def _host_arguments(kind: str, given: dict[str, Any]) -> dict[str, Any]:
     return {**made, "device": _device()}
 
 
-def forward(kind: str, given: dict[str, Any]
-            ) -> tuple[torch.Tensor, torch.Tensor]:
+def _forward(kind: str, given: dict[str, Any]) -> tuple[torch.Tensor, ...]:
     o, lse = empty_results(kind, given)
     _FORWARD[kind](**_host_arguments(kind, given), out=_array(o),
                    lse=_array(lse))
     return o, lse
 
 
-def backward(kind: str, given: dict[str, Any], wanted: list[bool]
-             ) -> list[torch.Tensor]:
+def _backward(kind: str, given: dict[str, Any]) -> list[torch.Tensor]:
+    wanted = given["wanted"]
     gradients = _layout.empty_gradients(kind, given, wanted)
     out = outputs(kind, given, wanted, gradients, _array)
     _BACKWARD[kind](**_host_arguments(kind, given), wanted=tuple(out),
                     out=out)
     return gradients
+
+
+def compute(kind: str, given: dict[str, Any]) -> Sequence[torch.Tensor]:
+    """The results of an operator with these arguments."""
+    return (_backward if "wanted" in given else _forward)(kind, given)
