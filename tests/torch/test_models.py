@@ -298,6 +298,25 @@ class Modules(unittest.TestCase):
             for one, two in zip(gradients[0], others):
                 torch.testing.assert_close(one, two)
 
+    def test_hooks_that_draw(self):
+        """A layer with them is not computed once more."""
+        hooks = {"register_forward_hook": lambda layer, x, made:
+                 nn.functional.dropout(made),
+                 "register_forward_pre_hook": lambda layer, x:
+                 nn.functional.dropout(x[0])}
+        for name, hook in hooks.items():
+            gradients = []
+            for recompute in (False, True):
+                torch.manual_seed(8)
+                module = WindowAttention()
+                winattn.torch.accelerate(module, recompute=recompute)
+                getattr(module.qkv, name)(hook)
+                o = module(self.x).square().sum()
+                gradients.append(torch.autograd.grad(o, module.parameters()))
+            with self.subTest(name=name):
+                for one, two in zip(*gradients):
+                    torch.testing.assert_close(one, two)
+
     def test_scaled_steps(self):
         """GradScaler and autocast."""
         model = self.accelerated()

@@ -69,6 +69,7 @@ def _can_recompute(module: nn.Module) -> bool:
     """Do projections compute the same a second time, as far as one can see?"""
     layers = [getattr(module, name, None) for name in _PROJECTIONS]
     return all(type(each) is nn.Linear and not each._forward_hooks
+               and not each._forward_pre_hooks
                for each in layers if each is not None)
 
 
