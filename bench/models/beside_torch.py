@@ -15,14 +15,12 @@ which takes minutes.
 import argparse
 import pathlib
 import re
-import statistics
 import subprocess
 import sys
-import time
 
 import torch
 import torchvision
-from torchvision.models import swin_transformer
+from swin_torch import DEVICE, GPU, graph_of, make, median_of
 
 TYPES = {"fp32": torch.float32, "fp16": torch.float16,
          "bf16": torch.bfloat16}
@@ -33,72 +31,21 @@ CASES = (("swin_t", 224, 64, "fp16"), ("swin_t", 224, 1, "fp16"),
          ("swin_t", 224, 64, "bf16"), ("swin_t", 224, 64, "fp32"))
 
 
-def on_gpu():
-    return torch.cuda.is_available()
-
-
-def wait():
-    if on_gpu():
-        torch.cuda.synchronize()
-
-
-def make_torch(name, dtype):
-    if name == "swin_v2_t_p2_w16":
-        model = swin_transformer.SwinTransformer(
-            patch_size=[2, 2], embed_dim=96, depths=[2, 2, 6, 2],
-            num_heads=[3, 6, 12, 24], window_size=[16, 16],
-            block=swin_transformer.SwinTransformerBlockV2,
-            downsample_layer=swin_transformer.PatchMergingV2)
-    else:
-        model = getattr(torchvision.models, name)()
-    return model.eval().to("cuda" if on_gpu() else "cpu", TYPES[dtype])
-
-
-def median_of(call, seconds):
-    """Milliseconds of a call, each with the device idle before and after."""
-    for _ in range(3):
-        call()
-    wait()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
-        start = time.perf_counter()
-        call()
-        wait()
-        times.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times)
-
-
-def graph_of(model, x):
-    """The eager model, recorded once."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            model(x)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        model(x)
-    return graph.replay
-
-
 def time_torch(case, options):
     name, size, batch, dtype = case
-    model = make_torch(name, dtype)
-    x = torch.rand(batch, 3, size, size, dtype=TYPES[dtype],
-                   device="cuda" if on_gpu() else "cpu")
+    model = make(name).eval().to(DEVICE, TYPES[dtype])
+    x = torch.rand(batch, 3, size, size, dtype=TYPES[dtype], device=DEVICE)
     with torch.inference_mode():
-        if on_gpu():
+        if GPU:
             torch.cuda.reset_peak_memory_stats()
         eager = median_of(lambda: model(x), options.seconds)
-        memory = (torch.cuda.max_memory_allocated() / 2 ** 20 if on_gpu()
-                  else None)
-        graph = (median_of(graph_of(model, x), options.seconds) if on_gpu()
-                 else None)
+        memory = torch.cuda.max_memory_allocated() / 2 ** 20 if GPU else None
+        graph = (median_of(graph_of(lambda: model(x)), options.seconds)
+                 if GPU else None)
         compiled = None
         if options.compile:
             # a batch of 1 waits for launches unless they are recorded
-            mode = "reduce-overhead" if batch == 1 and on_gpu() else "default"
+            mode = "reduce-overhead" if batch == 1 and GPU else "default"
             torch._dynamo.reset()
             inner = torch.compile(model, mode=mode)
             compiled = median_of(lambda: inner(x), options.seconds)
@@ -147,7 +94,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1)
     options = parser.parse_args()
     print(f"torch {torch.__version__}, torchvision {torchvision.__version__}"
-          + (f", {torch.cuda.get_device_name()}" if on_gpu() else ""))
+          + (f", {torch.cuda.get_device_name()}" if GPU else ""))
     compare_models(options)
 
 

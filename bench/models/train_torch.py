@@ -19,46 +19,13 @@ import sys
 import time
 
 import torch
-import torchvision
 import winattn.torch
-from torchvision.models import swin_transformer
+from swin_torch import DEVICE, GPU, graph_of, make, median_of, wait
 
-GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"
 DTYPE = torch.float16 if GPU else torch.float32
 # model, side of a picture, batch
 CASES = (("swin_t", 224, 64), ("swin_v2_t", 256, 64),
          ("swin_v2_t_p2_w16", 256, 16))
-
-
-def make(name):
-    torch.manual_seed(1)
-    if name != "swin_v2_t_p2_w16":
-        return getattr(torchvision.models, name)()
-    return swin_transformer.SwinTransformer(
-        patch_size=[2, 2], embed_dim=96, depths=[2, 2, 6, 2],
-        num_heads=[3, 6, 12, 24], window_size=[16, 16],
-        block=swin_transformer.SwinTransformerBlockV2,
-        downsample_layer=swin_transformer.PatchMergingV2)
-
-
-def wait():
-    if GPU:
-        torch.cuda.synchronize()
-
-
-def median_of(call, seconds):
-    """Milliseconds of a call."""
-    for _ in range(3):
-        call()
-    wait()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
-        start = time.perf_counter()
-        call()
-        wait()
-        times.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times)
 
 
 def step_of(model, x, classes):
@@ -66,20 +33,6 @@ def step_of(model, x, classes):
         model.zero_grad()
         torch.nn.functional.cross_entropy(model(x).float(), classes).backward()
     return step
-
-
-def graph_of(step):
-    """The step, recorded once."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
 
 
 def ways(model, x, classes, recompute=False):
