@@ -166,6 +166,7 @@ void wa_linear_row_print(const wa_linear_problem *problem, winattn_tier tier,
 /* Its shape: numbers with colons between them. */
 bool wa_linear_shape_parse(winattn_tier tier, const char *text,
                            wa_linear_shape *shape);
+extern const char *const wa_linear_wgmma_rows[];
 void wa_linear_shape_print(winattn_tier tier, const wa_linear_shape *shape,
                            char *text, size_t size);
 

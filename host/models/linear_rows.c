@@ -27,6 +27,26 @@ const char *const wa_linear_built_in_rows[] = {
     "linear-matrix NVIDIA 90 half many residual 3072 768 96:96:96:2:2:2:1",
     NULL};
 
+/* Rows of hopper/linear_wgmma.cl. */
+const char *const wa_linear_wgmma_rows[] = {
+    "linear-matrix NVIDIA 90 half many residual 192 192 "
+    "192:192:64:4:12:1:1:0:1",
+    "linear-matrix NVIDIA 90 half many gelu 192 768 64:192:64:8:12:1:1:1:1",
+    "linear-matrix NVIDIA 90 half many residual 768 192 "
+    "128:192:64:5:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 half many plain 384 192 128:192:64:5:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 half many gelu 384 1536 192:192:64:4:12:1:1:0:1",
+    "linear-matrix NVIDIA 90 half many residual 1536 384 "
+    "128:192:64:5:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 half many plain 768 384 64:192:64:6:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 half many plain 1536 768 64:192:64:6:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 half many residual 768 768 64:96:64:8:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 half many plain 768 2304 128:256:64:4:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 half many gelu 768 3072 128:128:64:6:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 half many residual 3072 768 "
+    "64:192:64:6:8:1:1:0:1",
+    NULL};
+
 /* ---- Shapes ---- */
 
 /* Where the numbers of a text go; the last two of tier matrix are there as far
@@ -172,13 +192,17 @@ bool wa_linear_measured(const wa_linear_problem *problem,
                         wa_linear_kernel_id id, wa_linear_layout *layout,
                         wa_linear_shape *shape)
 {
-    static const char *const none[] = {NULL}; /* all are of fragments */
     search s = {problem, device, tier, id, layout, shape};
     const bool has_wgmma = tier == WINATTN_TIER_MATRIX &&
                            id == WA_LINEAR_MANY &&
-                           !wa_linear_wgmma_loses(problem, device);
-    /* shapes of other devices have longer loops */
-    return !device->loop_limit &&
-           wa_offer_rows(wa_linear_row_kernel(tier), device,
-                         has_wgmma ? none : wa_linear_built_in_rows, take, &s);
+                           !wa_linear_wgmma_refusal(problem, device);
+    if (device->loop_limit) /* shapes of other devices have longer loops */
+        return false;
+    if (has_wgmma && wa_offer_rows(wa_linear_row_kernel(tier), device,
+                                   wa_linear_wgmma_rows, take, &s))
+        return true;
+    if (has_wgmma && !wa_linear_wgmma_loses(problem, device))
+        return false;
+    return wa_offer_rows(wa_linear_row_kernel(tier), device,
+                         wa_linear_built_in_rows, take, &s);
 }
