@@ -12,87 +12,24 @@
  *               add -> results take their place -> y
  *
  * Block b has columns b % (column blocks): where weights stay, the launch is
- * a multiple of the column blocks. */
-#include "common/storage.cl"
-#define HEAD_DIM 64 /* of swizzled_chunk: rows of one panel */
-#define WARPGROUPS (ROW_WAVES / 4)
-#include "hopper/warpgroup_extents.h"
+ * a multiple of the column blocks.
+ *
+ * Norms beside the layer cost no launch, and no way to memory and back:
+ *
+ *   TAKES_STATISTICS  rows of x have a mean m and a factor f, and W has the
+ *                     norm's weights in it:
+ *                     norm(x) W^T + b = f (x W^T - m s) + b', with s the sums
+ *                     of W's rows; `bias` has pairs of s and b' in fp32
+ *   GIVES_STATISTICS  of y for the next layer: mean and squared distances from
+ *                     it, of each row and block of columns
+ *   NORMALISES        y = residual + norm(x W^T + b): a block has whole rows
+ */
+#include "hopper/linear_norms.cl"
 
-#include "hopper/lanes.cl"
-#include "hopper/mbarrier.cl"
-#include "hopper/stored_numbers.cl"
-#include "hopper/wgmma.cl"
-/* behind the unit's file */
-#include "models/gelu_half.cl"
-
-REQUIRE(BLOCK_ROWS)
-REQUIRE(BLOCK_COLUMNS)
-REQUIRE(STAGES)
-REQUIRE(ROW_WAVES)
-REQUIRE(ROW_SIZE)
-REQUIRE(KEEPS_WEIGHT)
-
-#define TEAM_GROUPS (BLOCK_ROWS / WARPGROUP_ROWS)
-#define TEAMS (WARPGROUPS / TEAM_GROUPS)
-#define TEAM_WAVES (TEAM_GROUPS * (WARPGROUP / WAVE))
-#define RESULT_PANELS CEIL_DIV(BLOCK_COLUMNS, PANEL_CHANNELS)
-/* Stages that a block goes through. */
-#define BLOCK_STAGES (ROW_PANELS + (HAS_RESIDUAL ? RESULT_PANELS : 0))
-/* A consumer holds a stage and awaits the next one; and a team's first stage
- * follows the residual of the block before, which nobody may have found. */
-typedef char ring_is_long_enough
-    [STAGES > (HAS_RESIDUAL && TEAMS > 1 ? RESULT_PANELS : 1) ? 1 : -1];
+/* ---- The producer ---- */
 
 /* Rows that the producer's work-items have at a time, eight each. */
 #define FETCHED_ROWS (WARPGROUP / 8)
-
-/* What a work-group computes: tensors from their starts on. */
-typedef struct layer {
-    const linear_args *args;
-    __global const storage *x, *weight, *bias, *residual;
-    __global storage *y;
-    uint column_blocks, blocks, groups;
-    uint memory; /* address of local memory */
-} layer;
-
-INLINE uint first_row_of(const layer *l, uint block)
-{
-    return block / l->column_blocks * BLOCK_ROWS;
-}
-INLINE uint first_column_of(const layer *l, uint block)
-{
-    return block % l->column_blocks * BLOCK_COLUMNS;
-}
-
-/* ---- Local memory ---- */
-
-INLINE uint kept_panel(const layer *l, uint panel)
-{
-    return l->memory + panel * W_PANEL_BYTES;
-}
-/* Stage n, counted from the work-group's first block on. */
-INLINE uint stage_at(const layer *l, uint n)
-{
-    return l->memory + KEPT_WEIGHT_BYTES + n % STAGES * PANEL_STAGE_BYTES;
-}
-INLINE uint filled_at(const layer *l, uint n)
-{
-    return l->memory + KEPT_WEIGHT_BYTES + STAGES * PANEL_STAGE_BYTES +
-           n % STAGES * 8;
-}
-INLINE uint read_at(const layer *l, uint n)
-{
-    return filled_at(l, n) + STAGES * 8;
-}
-/* A turn: products of the block before have found their stages. Else a team
- * could look for a stage that is to be filled twice until then. */
-INLINE uint turn_at(const layer *l, uint team)
-{
-    return filled_at(l, 0) + STAGES * 16 + team * 8;
-}
-INLINE uint parity_of(uint n) { return n / STAGES % 2; }
-
-/* ---- The producer ---- */
 
 /* Rows of a matrix, of which those past the last are like it. */
 typedef struct panel_rows {
@@ -270,12 +207,13 @@ typedef struct result_panel {
     uint lane;
 } result_panel;
 
-/* Biases of a lane's columns of the panel, in pairs; those behind the last are
- * like it. */
-INLINE void load_biases(uint *words, const layer *l, const result_panel *p)
+/* Numbers of a lane's columns of the panel, in pairs; those behind the last
+ * are like it. from: of column 0 */
+INLINE void load_pairs(uint *words, __global const storage *from,
+                       const layer *l, const result_panel *p)
 {
     __global const ushort *bits =
-        (__global const ushort *)(l->bias + p->column + 2 * (p->lane % 4));
+        (__global const ushort *)(from + p->column + 2 * (p->lane % 4));
     const int last = p->columns - 8;
     if ((l->args->flags & LINEAR_WIDE_OUT) != 0) {
         UNROLL_FOR (int i = 0; i < 8; i++)
@@ -287,23 +225,57 @@ INLINE void load_biases(uint *words, const layer *l, const result_panel *p)
     }
 }
 
-/* Sums of 16 columns become results, beside the residual if there is one. */
-INLINE void finish_16(const float *sums, const uint *biases, uint rows)
+/* Two sums of one row become results, but for the residual. bias, weight: of
+ * their columns, those of the norm if there is one; terms: s and b' of each */
+INLINE float2 finish_pair(float2 x, const row_pair *rows, const int row,
+                          uint bias, uint weight, float4 terms)
 {
+    if (TAKES_STATISTICS)
+        x = FMA(x, rows->factor[row],
+                FMA(rows->shift[row], terms.s02, terms.s13));
+    else if (NORMALISES)
+        x = FMA(FMA(x, rows->factor[row], rows->shift[row]), unpack(weight),
+                unpack(bias));
+    else if (HAS_BIAS)
+        x += unpack(bias);
+    x.x = finish_sum(x.x);
+    x.y = finish_sum(x.y);
+    return x;
+}
+
+/* What a lane's columns of a panel have: see finish_pair. */
+typedef struct column_pairs {
+    uint bias[8], weight[8];
+    __global const float4 *terms;
+} column_pairs;
+
+/* Sums of columns 16 c and on of a panel become results, beside the residual
+ * if there is one. at: of theirs in local memory; is_first: of a block */
+INLINE void finish_16(const float *sums, const result_panel *p,
+                      const column_pairs *columns, row_pair *rows,
+                      const uint c, const int is_first)
+{
+    const uint at =
+        swizzled_chunk(p->rows, p->lane % 16, 2 * c + p->lane / 16);
     uint words[4];
     if (HAS_RESIDUAL)
-        LOAD_MATRICES(words, rows, "");
+        LOAD_MATRICES(words, at, "");
     UNROLL_FOR (int i = 0; i < 4; i++) {
+        const int group = 2 * (int)c + i / 2, exists = 8 * group < p->columns;
         float2 x = {sums[2 * i], sums[2 * i + 1]};
-        if (HAS_BIAS)
-            x += unpack(biases[i / 2]);
-        x.x = finish_sum(x.x);
-        x.y = finish_sum(x.y);
+        float4 terms = 0.0f;
+        if (TAKES_STATISTICS)
+            terms = columns->terms[min(4 * group, p->columns / 2 - 4)];
+        x = finish_pair(x, rows, i % 2, columns->bias[group],
+                        columns->weight[group], terms);
         if (HAS_RESIDUAL)
             x += unpack(words[i]);
         words[i] = PACK(x.x, x.y);
+        if (GIVES_STATISTICS)
+            count_pair(rows, i % 2, unpack(words[i]), exists,
+                       is_first && c == 0 && i < 2);
     }
-    STORE_MATRICES(words, rows);
+    STORE_MATRICES(words, at);
 }
 
 INLINE void store_panel(const layer *l, const result_panel *p)
@@ -326,18 +298,22 @@ INLINE void store_panel(const layer *l, const result_panel *p)
     }
 }
 
-/* left: columns of the block from the panel's first on. */
+/* left: columns of the block from the panel's first on; all: of the block. */
 INLINE void finish_panel(const float *sums, const layer *l,
-                         const result_panel *p, const uint left)
+                         const result_panel *p, row_pair *rows,
+                         const uint left, const uint all)
 {
-    uint biases[8];
-    if (HAS_BIAS)
-        load_biases(biases, l, p);
+    column_pairs columns;
+    if (TAKES_STATISTICS)
+        columns.terms =
+            (__global const float4 *)l->bias + (p->column / 2 + p->lane % 4);
+    else if (NORMALISES || HAS_BIAS)
+        load_pairs(columns.bias, NORMALISES ? l->norm_bias : l->bias, l, p);
+    if (NORMALISES)
+        load_pairs(columns.weight, l->norm_weight, l, p);
     UNROLL_FOR (uint c = 0; c < 4; c++)
         if (16 * c < left)
-            finish_16(
-                sums + 8 * c, biases + 2 * c,
-                swizzled_chunk(p->rows, p->lane % 16, 2 * c + p->lane / 16));
+            finish_16(sums + 8 * c, p, &columns, rows, c, left == all);
     WAVE_SYNC();
     store_panel(l, p);
 }
@@ -345,13 +321,19 @@ INLINE void finish_panel(const float *sums, const layer *l,
 /* Sums of a block leave, by way of its residual's stages or of its last stage
  * of x, each wave by its own rows, which nobody else reads any more. own: of
  * these the address in a stage. */
-INLINE void finish_block(const float *sums, const layer *l, uint block, uint n,
+INLINE void finish_block(float *sums, const layer *l, uint block, uint n,
                          uint wave, uint own, int lane)
 {
     const uint last = n + ROW_PANELS - 1;
     result_panel p = {.row = first_row_of(l, block) + wave * 16,
                       .column = first_column_of(l, block),
                       .lane = (uint)lane};
+    const uint row = p.row + p.lane / 4;
+    row_pair rows;
+    if (TAKES_STATISTICS)
+        load_statistics(&rows, l, row);
+    if (NORMALISES)
+        find_norms(sums, &rows, l, p.lane);
     if (HAS_RESIDUAL)
         leave(read_at(l, last), lane);
     UNROLL_FOR (uint panel = 0; panel < RESULT_PANELS; panel++) {
@@ -362,13 +344,16 @@ INLINE void finish_block(const float *sums, const layer *l, uint block, uint n,
         if (HAS_RESIDUAL)
             await_phase(filled_at(l, stage), parity_of(stage));
         if (p.columns > 0)
-            finish_panel(sums + 32 * panel, l, &p,
-                         BLOCK_COLUMNS - panel * PANEL_CHANNELS);
+            finish_panel(sums + 32 * panel, l, &p, &rows,
+                         BLOCK_COLUMNS - panel * PANEL_CHANNELS,
+                         BLOCK_COLUMNS);
         WAVE_SYNC();
         if (HAS_RESIDUAL || panel == RESULT_PANELS - 1)
             leave(read_at(l, stage), lane);
         p.column += PANEL_CHANNELS;
     }
+    if (GIVES_STATISTICS)
+        store_statistics(&rows, l, block, row, p.lane);
 }
 
 INLINE void compute(const layer *l, uint wave, int lane)
@@ -391,7 +376,11 @@ INLINE void compute(const layer *l, uint wave, int lane)
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
-linear_wgmma(LINEAR_PARAMETERS)
+linear_wgmma(LINEAR_PARAMETERS, const linear_norm_args norm,
+             __global const storage *norm_weight,
+             __global const storage *norm_bias,
+             __global const float2 *x_statistics,
+             __global float2 *y_statistics)
 {
     __local uchar memory[LAYER_BYTES] __attribute__((aligned(1024)));
     const uint item = (uint)get_local_id(0);
@@ -399,6 +388,11 @@ linear_wgmma(LINEAR_PARAMETERS)
     START_TENSORS
     const uint column_blocks = (args.out - 1) / BLOCK_COLUMNS + 1;
     const layer l = {.args = &args,
+                     .norm = &norm,
+                     .norm_weight = norm_weight + norm.weight,
+                     .norm_bias = norm_bias + norm.bias,
+                     .x_statistics = x_statistics + norm.x_statistics,
+                     .y_statistics = y_statistics + norm.y_statistics,
                      .x = x,
                      .weight = weight,
                      .bias = bias,

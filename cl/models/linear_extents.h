@@ -19,7 +19,12 @@
 #define OUT_FLOATS (TILE_M * OUT_PITCH)
 #define RING_BYTES (STAGES * STAGE_SIZE * CHUNK_BYTES / CHUNK)
 #define OUT_BYTES (ROW_WAVES * COLUMN_WAVES * DIM_WAVES * OUT_FLOATS * 4)
-#define LINEAR_BYTES (RING_BYTES > OUT_BYTES ? RING_BYTES : OUT_BYTES)
+/* Where rows are normalised, work-items share one, with two pairs each. */
+#define ROW_ITEMS (GROUP / BLOCK_ROWS)
+#define NORM_BYTES (FINDS_STATISTICS ? 16 * GROUP : 0)
+#define NORMS_AT ((LINEAR_BYTES - NORM_BYTES) / 8)
+#define LINEAR_BYTES                                                          \
+    ((RING_BYTES > OUT_BYTES ? RING_BYTES : OUT_BYTES) + NORM_BYTES)
 
 /* Of linear_resident_matrix.cl: a ring of stages of x; all of W that its
  * columns have; results, two blocks of them where a residual waits there for

@@ -5,10 +5,14 @@
  * STAGE_DIMS numbers of each row of x and of W come to a stage of a ring in
  * local memory while waves compute from another (linear_ring.cl).
  *
- *
  * Where a call has few tiles, DIM_WAVES waves share one: each multiplies some
- * of a stage's numbers, and their sums are added up in the end. */
+ * of a stage's numbers, and their sums are added up in the end.
+ *
+ * FINDS_STATISTICS: rows of x are normalised on the way, as linear_wgmma.cl
+ * explains, by what work-items find of them while the first stages come. */
 #include "models/linear_waves.cl"
+
+REQUIRE(FINDS_STATISTICS)
 
 /* A sum that left, of all waves that share it. */
 INLINE float sum_at(__local const float *from)
@@ -28,6 +32,106 @@ INLINE void add_chunk(float *x, __global const storage *from)
         x[i] += more[i];
 }
 
+/* ---- Norms ---- */
+
+/* What a work-item knows of its row: each of ROW_ITEMS has every so many-th
+ * chunk. Distances from its first number add up without a loss where the mean
+ * is large. */
+typedef struct row_part {
+    float first, sum, square, count;
+} row_part;
+
+INLINE void count_stage(row_part *part, __local const storage_bits *stage,
+                        uint k, uint in, int item)
+{
+    const int row = item / ROW_ITEMS;
+    UNROLL_FOR (int i = 0; i < ROW_CHUNKS; i += ROW_ITEMS) {
+        const int chunk = i + item % ROW_ITEMS;
+        const uint at = k + chunk * CHUNK;
+        float x[CHUNK];
+        if (chunk >= ROW_CHUNKS || at >= in)
+            continue;
+        unpack_chunk(
+            x,
+            *(__local const uint4 *)(stage + swizzled_offset(
+                                                 row, chunk * CHUNK, PITCH)));
+        if (part->count == 0.0f)
+            part->first = x[0];
+        UNROLL_FOR (int j = 0; j < CHUNK; j++) {
+            const float d = at + j < in ? x[j] - part->first : 0.0f;
+            part->sum += d;
+            part->square = FMA(d, d, part->square);
+        }
+        part->count += (float)min(in - at, (uint)CHUNK);
+    }
+}
+
+/* A stage of numbers k and on is multiplied, and counted. */
+INLINE void take_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
+                       __local const storage_bits *stage, const wave_place *at,
+                       row_part *part, uint k, uint in, int item,
+                       const wave *w)
+{
+    multiply_stage(sums, stage, stage + X_SIZE, at, w);
+    if (FINDS_STATISTICS)
+        count_stage(part, stage, k, in, item);
+}
+
+/* A row's parts are joined (Chan, Golub and LeVeque 1979): norm(x) is x times
+ * .x and .y added, in the first of a row's places. */
+INLINE void join_parts(__local float2 *norms, const row_part *part,
+                       const linear_args *args, int item)
+{
+    const float off = part->count > 0.0f ? part->sum / part->count : 0.0f;
+    __local float2 *own = norms + 2 * item;
+    if (!FINDS_STATISTICS)
+        return;
+    own[0] = (float2)(part->first + off, FMA(-part->sum, off, part->square));
+    own[1] = (float2)(part->count, 0.0f);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item % ROW_ITEMS == 0) {
+        float mean = own[0].x, square = own[0].y, count = own[1].x;
+        UNROLL_FOR (int i = 1; i < ROW_ITEMS; i++) {
+            const float more = own[2 * i + 1].x, d = own[2 * i].x - mean;
+            const float share = more / (count + more);
+            mean = FMA(d, share, mean);
+            square += FMA(d * d, count * share, own[2 * i].y);
+            count += more;
+        }
+        const float factor = 1.0f / sqrt(square / (float)args->in + args->eps);
+        own[0] = (float2)(factor, -mean * factor);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* Sums of x W^T become those of norm(x) W^T, with the bias. */
+INLINE void normalise_sums(float *x, const int count, ulong row, uint column,
+                           const linear_result *to)
+{
+    const float2 norm = to->norms[(row - to->first_row) * (2 * ROW_ITEMS)];
+    __global const float2 *terms = (__global const float2 *)to->bias + column;
+    UNROLL_FOR (int i = 0; i < count; i++)
+        x[i] = FMA(x[i], norm.x, FMA(norm.y, terms[i].x, terms[i].y));
+}
+
+/* ---- Results ---- */
+
+/* Elements of the result one by one, as many of a chunk as there are. */
+INLINE void finish_elements(__local const float *from, ulong row, uint column,
+                            const linear_result *to)
+{
+    const uint count = min((uint)CHUNK, to->args->out - column);
+    NO_UNROLL_FOR (uint i = 0; i < count; i++) {
+        float sum = sum_at(from + i);
+        if (FINDS_STATISTICS) {
+            normalise_sums(&sum, 1, row, column + i, to);
+            STORE(activate(sum), to->y, row * to->args->y_stride + column + i);
+        } else {
+            finish_element(sum, row, column + i, to);
+        }
+    }
+}
+
 /* A chunk of the result. */
 INLINE void finish_chunk(__local const float *from, ulong row, uint column,
                          const linear_result *to)
@@ -35,14 +139,16 @@ INLINE void finish_chunk(__local const float *from, ulong row, uint column,
     const linear_args *args = to->args;
     float x[CHUNK];
     if ((args->flags & LINEAR_WIDE_OUT) == 0 || column + CHUNK > args->out) {
-        NO_UNROLL_FOR (uint i = 0; i < CHUNK && column + i < args->out; i++)
-            finish_element(sum_at(from + i), row, column + i, to);
+        finish_elements(from, row, column, to);
         return;
     }
     UNROLL_FOR (int i = 0; i < CHUNK; i++)
         x[i] = sum_at(from + i);
-    if (HAS_BIAS)
+    if (FINDS_STATISTICS) {
+        normalise_sums(x, CHUNK, row, column, to);
+    } else if (HAS_BIAS) {
         add_chunk(x, to->bias + column);
+    }
     UNROLL_FOR (int i = 0; i < CHUNK; i++)
         x[i] = finish_sum(x[i]);
     if (HAS_RESIDUAL)
@@ -107,19 +213,16 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     const uint stages = (args.in + STAGE_DIMS - 1) / STAGE_DIMS;
     const wave_place at = place_of(item / WAVE);
     START_TENSORS
-    const linear_result result = {&args, bias, residual, y};
-    const source from_x = {
-        .rows = x + first_row * args.x_stride,
-        .stride = args.x_stride,
-        .count = (int)min(args.rows - first_row, (ulong)BLOCK_ROWS),
-        .wide = (args.flags & LINEAR_WIDE_X) != 0};
-    const source from_w = {
-        .rows = weight + (ulong)first_column * args.weight_stride,
-        .stride = args.weight_stride,
-        .count = (int)min(args.out - first_column, (uint)BLOCK_COLUMNS),
-        .wide = (args.flags & LINEAR_WIDE_WEIGHT) != 0};
+    __local float2 *norms = (__local float2 *)places + NORMS_AT;
+    const linear_result result = {&args, bias, residual, y, norms, first_row};
+    source from_x, from_w;
+    set_source(&from_x, x, first_row, args.rows, args.x_stride, BLOCK_ROWS,
+               args.flags & LINEAR_WIDE_X);
+    set_source(&from_w, weight, first_column, args.out, args.weight_stride,
+               BLOCK_COLUMNS, args.flags & LINEAR_WIDE_WEIGHT);
 
     float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE];
+    row_part part = {0.0f, 0.0f, 0.0f, 0.0f};
     clear_sums(sums);
     /* Stages that come before the first is computed from: then one in each
      * round, into the place of the one that was read in the last. */
@@ -138,11 +241,9 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
                          args.in, item);
         }
         END_COPIES();
-        if (s >= 0) {
-            __local const storage_bits *own =
-                ring + (uint)s % STAGES * STAGE_SIZE;
-            multiply_stage(sums, own, own + X_SIZE, &at, w);
-        }
+        if (s >= 0)
+            take_stage(sums, ring + (uint)s % STAGES * STAGE_SIZE, &at, &part,
+                       (uint)s * STAGE_DIMS, args.in, item, w);
         if (!ASYNC_COPIES && next < stages) {
             keep_chunks(to, held_x, BLOCK_ROWS, item);
             keep_chunks(to + X_SIZE, held_w, BLOCK_COLUMNS, item);
@@ -150,6 +251,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     }
     AWAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE); /* the ring was read */
+    join_parts(norms, &part, &args, item);
     finish_wave(sums, (__local float *)places, item / WAVE, first_row,
                 first_column, &result, w);
 }

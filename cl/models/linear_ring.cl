@@ -36,6 +36,16 @@ typedef struct source {
     int wide;
 } source;
 
+/* `most` rows from the matrix's row `first` on, as far as it has them. */
+INLINE void set_source(source *s, __global const storage *matrix, ulong first,
+                       ulong all, uint stride, uint most, uint wide)
+{
+    s->rows = matrix + first * stride;
+    s->stride = stride;
+    s->count = (int)min(all - first, (ulong)most);
+    s->wide = wide != 0;
+}
+
 /* Where a work-item's chunk of a turn is. */
 INLINE int turn_row(int item, int turn)
 {

@@ -21,6 +21,14 @@
     X(DIM_WAVES, 1, 32)                                                       \
     X(WEIGHT_STAGES, 1, 64)                                                   \
     X(KEEPS_WEIGHT, 0, 1)                                                     \
+    /* Norms beside the layer: 1: rows of x are normalised on the way         \
+     * (linear_matrix), where mean and squares are known (linear_wgmma);      \
+     * these are found of rows of y; the norm of sums is added to the         \
+     * residual */                                                            \
+    X(FINDS_STATISTICS, 0, 1)                                                 \
+    X(TAKES_STATISTICS, 0, 1)                                                 \
+    X(GIVES_STATISTICS, 0, 1)                                                 \
+    X(NORMALISES, 0, 1)                                                       \
                                                                               \
     /* Rows: elements of one; of these, those that a work-item takes at       \
      * once; work-items that share a row, and rows that a work-group has at   \

@@ -23,11 +23,7 @@ norm_rows(const norm_args args, __global const storage *from,
           __global const storage *other, __global const storage *weight,
           __global const storage *bias, __global storage *to)
 {
-#if TEAM > 1
-    __local float2 all[TEAM * TEAMS];
-#else
-    __local float2 *all = 0;
-#endif
+    DECLARE_PLACES;
     const int lane = (int)get_local_id(0) % TEAM;
     const int team = (int)get_local_id(0) / TEAM;
     const ulong first = (ulong)get_group_id(0) * args.group_rows;
@@ -49,7 +45,7 @@ norm_rows(const norm_args args, __global const storage *from,
                     x[i] = load_chunk(part, args.flags);
             }
         }
-        const row_statistics s = find_statistics(x, lane, args.eps, all);
+        const row_norm s = find_norm(x, lane, args.eps, all);
         if (row >= args.rows)
             continue;
         CHUNK_FOR(int i = 0; i < CHUNKS; i++)

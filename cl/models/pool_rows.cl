@@ -10,11 +10,7 @@ pool_rows(const norm_args args, __global const storage *from,
           __global const storage *weight, __global const storage *bias,
           __global storage *to)
 {
-#if TEAM > 1
-    __local float2 all[TEAM * TEAMS];
-#else
-    __local float2 *all = 0;
-#endif
+    DECLARE_PLACES;
 #if TEAMS > 1
     __local float shared[TEAMS - 1][ROW_SIZE];
 #endif
@@ -36,7 +32,7 @@ pool_rows(const norm_args args, __global const storage *from,
                 x[i] = load_chunk(from + row * ROW_SIZE + CHUNK_AT(i, lane),
                                   args.flags);
         }
-        const row_statistics s = find_statistics(x, lane, args.eps, all);
+        const row_norm s = find_norm(x, lane, args.eps, all);
         if (row < args.tokens)
             CHUNK_FOR(int i = 0; i < CHUNKS; i++)
         sums[i] = FMA(x[i] - s.mean, s.factor, sums[i]);

@@ -29,9 +29,10 @@ REQUIRE(SUB_GROUP)
 #define CHUNK_FOR UNROLL_FOR
 #endif
 
-typedef struct row_statistics {
+typedef struct row_norm {
     float mean, factor;
-} row_statistics;
+    float square; /* distances from the mean, squared and summed */
+} row_norm;
 
 /* Work-items of the team whose lane is so many; and their elements. */
 INLINE float elements_of(int lane)
@@ -40,10 +41,17 @@ INLINE float elements_of(int lane)
     return (float)((CHUNKS - 1 + (lane < left ? 1 : 0)) * ROW_ACCESS);
 }
 
+/* Statement of a kernel: what find_norm calls `all`. */
+#if TEAM > 1
+#define DECLARE_PLACES __local float2 all[TEAM * TEAMS]
+#else
+#define DECLARE_PLACES __local float2 *all = 0
+#endif
+
 /* All work-items of a work-group call it, as often as each other. `all` has
  * TEAMS * TEAM places. */
-INLINE row_statistics find_statistics(const chunk x[CHUNKS], int lane,
-                                      float eps, __local float2 *all)
+INLINE row_norm find_norm(const chunk x[CHUNKS], int lane, float eps,
+                          __local float2 *all)
 {
     chunk sums = 0.0f, squares = 0.0f;
     CHUNK_FOR(int i = 0; i < CHUNKS; i++)
@@ -63,7 +71,7 @@ INLINE row_statistics find_statistics(const chunk x[CHUNKS], int lane,
     }
     own_mean += own > 0.0f ? SUM_CHUNK(sums) / own : 0.0f;
     float square = SUM_CHUNK(squares);
-    row_statistics found;
+    row_norm found;
 #if TEAM > 1
     const int item = (int)get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE); /* the last row's are read */
@@ -86,12 +94,12 @@ INLINE row_statistics find_statistics(const chunk x[CHUNKS], int lane,
 #else
     found.mean = own_mean;
 #endif
+    found.square = square;
     found.factor = 1.0f / sqrt(square / (float)ROW_SIZE + eps);
     return found;
 }
 
-INLINE chunk norm_of(chunk x, const row_statistics *s, chunk weight,
-                     chunk bias)
+INLINE chunk norm_of(chunk x, const row_norm *s, chunk weight, chunk bias)
 {
     return FMA((x - s->mean) * s->factor, weight, bias);
 }

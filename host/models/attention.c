@@ -129,13 +129,19 @@ winattn_status wa_attention_make(wa_session *session,
     WA_TRY(make_core(session, desc, &attention->core));
     WA_TRY(
         winattn_plan_workspace_size(attention->core, &attention->core_bytes));
-    const wa_layer_maker maker = {session, desc->dtype, desc->tier,
-                                  desc->allow_tf32, desc->build_options};
+    const wa_layer_maker maker = {
+        session,          desc->dtype,         desc->tier,
+        desc->allow_tf32, desc->build_options, attention->rows};
     const uint32_t c = desc->channels;
-    WA_TRY(wa_make_layer(&maker, c, 3 * c, true, WINATTN_ACTIVATION_NONE,
-                         false, &attention->qkv));
-    return wa_make_layer(&maker, c, c, true, WINATTN_ACTIVATION_NONE,
-                         desc->adds, &attention->proj);
+    const wa_layer qkv = {
+        .in = c, .out = 3 * c, .has_bias = true, .norms = desc->qkv_norms};
+    const wa_layer proj = {.in = c,
+                           .out = c,
+                           .has_bias = true,
+                           .adds = desc->adds,
+                           .norms = desc->proj_norms};
+    WA_TRY(wa_make_layer(&maker, &qkv, &attention->qkv));
+    return wa_make_layer(&maker, &proj, &attention->proj);
 }
 
 void wa_attention_release(wa_attention *attention)
@@ -163,8 +169,10 @@ winattn_status wa_attention_append(const wa_attention *attention,
     const wa_layer_call qkv = {.rows = attention->rows,
                                .x = call->x,
                                .weight = call->qkv_weight,
-                               .bias = call->qkv_bias,
-                               .y = call->qkv};
+                               .bias = call->qkv_terms.buffer ? call->qkv_terms
+                                                              : call->qkv_bias,
+                               .y = call->qkv,
+                               .norms = call->qkv_norms};
     winattn_forward forward = {.struct_size = sizeof forward,
                                .q = call->qkv,
                                .k = behind(call->qkv, part),
@@ -178,7 +186,10 @@ winattn_status wa_attention_append(const wa_attention *attention,
                                 .weight = call->proj_weight,
                                 .bias = call->proj_bias,
                                 .residual = call->residual,
-                                .y = call->y};
+                                .y = call->y,
+                                .norm_weight = call->norm_weight,
+                                .norm_bias = call->norm_bias,
+                                .norms = call->proj_norms};
     if (attention->is_padded) {
         forward.pad_k = behind(call->qkv_bias, part);
         forward.pad_v = behind(call->qkv_bias, 2 * part);

@@ -17,7 +17,8 @@ typedef struct wa_attention_desc {
     uint32_t channels, heads;
     uint32_t window[2];
     winattn_term_dtype table_dtype;
-    bool adds; /* the result is added to a residual */
+    bool adds;                      /* the result is added to a residual */
+    unsigned qkv_norms, proj_norms; /* of the layers, as wa_layer has them */
     bool on_map;
     uint32_t batch, size[2], shift[2]; /* of maps */
     cl_bitfield grid_options;
@@ -53,6 +54,10 @@ typedef struct wa_attention_call {
     winattn_tensor o;        /* room for the rows; may be x */
     winattn_tensor y;        /* may be qkv or residual; x, if that is not o */
     winattn_tensor workspace;
+    /* as wa_layer_call has them, of layers with norms */
+    winattn_tensor qkv_terms; /* in place of the bias, where it takes some */
+    winattn_tensor norm_weight, norm_bias; /* of proj */
+    wa_linear_norms qkv_norms, proj_norms;
 } wa_attention_call;
 
 /* Appends the launches; the caller has checked all tensors. */

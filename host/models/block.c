@@ -23,6 +23,10 @@ struct winattn_block_plan {
     wa_attention attention;
     winattn_linear_plan *fc1, *fc2;
     wa_row_plan norm; /* before or after, both of a block */
+    /* Norms before layers are in qkv and fc1, which find statistics of rows,
+     * or take those that proj and fc2 give, but for the first block's. */
+    bool folds, hands_on;
+    wa_row_plan statistics;
     uint64_t map_bytes;
     /* The workspace: a map; q, k and v or the mlp's hidden numbers; what the
      * attention needs. */
@@ -67,16 +71,111 @@ static winattn_status read_desc(const winattn_block_desc *given,
     return WINATTN_SUCCESS;
 }
 
-static winattn_status make_mlp(winattn_block_plan *plan)
+static bool has_norms(const winattn_linear_plan *layer)
+{
+    return layer->problem.norms != 0;
+}
+
+static winattn_status make_mlp(winattn_block_plan *plan, unsigned fc1_norms,
+                               unsigned fc2_norms)
 {
     const winattn_block_desc *desc = &plan->desc;
-    const wa_layer_maker maker = {plan->session, desc->dtype, desc->tier,
-                                  desc->allow_tf32, desc->build_options};
-    WA_TRY(wa_make_layer(&maker, desc->channels, desc->hidden, true,
-                         WINATTN_ACTIVATION_GELU, false, &plan->fc1));
-    return wa_make_layer(&maker, desc->hidden, desc->channels, true,
-                         WINATTN_ACTIVATION_NONE,
-                         desc->order == WINATTN_PRE_NORM, &plan->fc2);
+    const wa_layer_maker maker = {plan->session,       desc->dtype,
+                                  desc->tier,          desc->allow_tf32,
+                                  desc->build_options, plan->attention.rows};
+    const wa_layer fc1 = {.in = desc->channels,
+                          .out = desc->hidden,
+                          .has_bias = true,
+                          .activation = WINATTN_ACTIVATION_GELU,
+                          .norms = fc1_norms};
+    const wa_layer fc2 = {.in = desc->hidden,
+                          .out = desc->channels,
+                          .has_bias = true,
+                          .adds = desc->order == WINATTN_PRE_NORM,
+                          .norms = fc2_norms};
+    WA_TRY(wa_make_layer(&maker, &fc1, &plan->fc1));
+    return wa_make_layer(&maker, &fc2, &plan->fc2);
+}
+
+static void release_layers(winattn_block_plan *plan)
+{
+    winattn_linear_plan_destroy(plan->fc1);
+    winattn_linear_plan_destroy(plan->fc2);
+    plan->fc1 = plan->fc2 = NULL;
+    wa_attention_release(&plan->attention);
+}
+
+/* What layers do about norms: those that norms stand before or behind, and
+ * those whose results these read. */
+typedef struct norm_place {
+    unsigned normed, before;
+} norm_place;
+
+/* Norms before layers, best first: statistics handed on, in calls of many
+ * rows; found, in those of few; norms of their own. */
+static const norm_place pre_norm[] = {
+    {WA_TAKES_STATISTICS, WA_GIVES_STATISTICS},
+    {WA_FINDS_STATISTICS, 0},
+    {0, 0}};
+
+static winattn_status make_layers_as(winattn_block_plan *plan,
+                                     const wa_attention_desc *given,
+                                     unsigned first, unsigned second)
+{
+    wa_attention_desc attention = *given;
+    attention.qkv_norms = first;
+    attention.proj_norms = second;
+    WA_TRY(wa_attention_make(plan->session, &attention, &plan->attention));
+    return make_mlp(plan, first, second);
+}
+
+static winattn_status make_layers(winattn_block_plan *plan,
+                                  const wa_attention_desc *attention,
+                                  bool folds)
+{
+    /* sums that a layer can normalise are, whatever others do */
+    if (plan->desc.order == WINATTN_POST_NORM)
+        return make_layers_as(plan, attention, 0, WA_NORMALISES);
+    for (const norm_place *place = &pre_norm[folds ? 0 : 2];; place++) {
+        WA_TRY(make_layers_as(plan, attention, place->normed, place->before));
+        plan->folds = place->normed != 0;
+        plan->hands_on = place->before != 0;
+        if (plan->attention.qkv->problem.norms == place->normed &&
+            plan->fc1->problem.norms == place->normed &&
+            plan->attention.proj->problem.norms == place->before &&
+            plan->fc2->problem.norms == place->before)
+            return WINATTN_SUCCESS;
+        release_layers(plan);
+    }
+}
+
+static winattn_status make_rows(winattn_block_plan *plan, wa_row_job job,
+                                wa_row_plan *rows)
+{
+    const winattn_block_desc *desc = &plan->desc;
+    const wa_row_desc made = {.job = job,
+                              .dtype = desc->dtype,
+                              .on_cpu =
+                                  wa_row_on_cpu(plan->session, desc->tier),
+                              .row_size = desc->channels,
+                              .build_options = desc->build_options};
+    return wa_row_plan_make(plan->session, &made, rows);
+}
+
+/* Columns that a row's statistics from this layer are of. */
+static uint32_t part_of(const winattn_linear_plan *layer)
+{
+    return layer->layout.kernel[WA_LINEAR_MANY].shape.block_columns;
+}
+
+uint64_t wa_block_statistics(const winattn_block_plan *plan)
+{
+    const uint32_t c = plan->desc.channels;
+    const uint32_t proj = part_of(plan->attention.proj);
+    const uint32_t fc2 = part_of(plan->fc2);
+    return plan->hands_on ? plan->attention.rows * WA_STATISTICS_BYTES *
+                                wa_linear_blocks(c, proj < fc2 ? proj : fc2)
+                          : 0;
 }
 
 static winattn_status lay_out(winattn_block_plan *plan)
@@ -98,22 +197,21 @@ static winattn_status lay_out(winattn_block_plan *plan)
 }
 
 static winattn_status build(cl_context context, cl_device_id device,
-                            const wa_attention_desc *attention,
+                            const wa_attention_desc *attention, bool folds,
                             winattn_block_plan *plan)
 {
-    const winattn_block_desc *desc = &plan->desc;
+    const bool is_pre = plan->desc.order == WINATTN_PRE_NORM;
     WA_TRY(wa_session_acquire(context, device, &plan->session));
     plan->lock = wa_lock_create();
     WA_TRY_MEMORY(plan->lock);
-    WA_TRY(wa_attention_make(plan->session, attention, &plan->attention));
-    WA_TRY(make_mlp(plan));
-    const wa_row_desc norm = {
-        .job = desc->order == WINATTN_PRE_NORM ? WA_ROW_NORM : WA_ROW_NORM_ADD,
-        .dtype = desc->dtype,
-        .on_cpu = wa_row_on_cpu(plan->session, desc->tier),
-        .row_size = desc->channels,
-        .build_options = desc->build_options};
-    WA_TRY(wa_row_plan_make(plan->session, &norm, &plan->norm));
+    WA_TRY(make_layers(plan, attention, folds && is_pre));
+    if (plan->hands_on)
+        WA_TRY(make_rows(plan, WA_ROW_STATISTICS, &plan->statistics));
+    else if (is_pre
+                 ? !plan->folds
+                 : !has_norms(plan->attention.proj) || !has_norms(plan->fc2))
+        WA_TRY(make_rows(plan, is_pre ? WA_ROW_NORM : WA_ROW_NORM_ADD,
+                         &plan->norm));
     return lay_out(plan);
 }
 
@@ -122,6 +220,13 @@ winattn_status winattn_block_plan_create(cl_context context,
                                          const winattn_block_desc *desc,
                                          winattn_block_plan **result)
 {
+    return wa_block_plan_make(context, device, desc, false, result);
+}
+
+winattn_status wa_block_plan_make(cl_context context, cl_device_id device,
+                                  const winattn_block_desc *desc, bool folds,
+                                  winattn_block_plan **result)
+{
     wa_attention_desc attention;
     WA_TRY(wa_models_begin());
     WA_WANT(result, "plan");
@@ -129,7 +234,7 @@ winattn_status winattn_block_plan_create(cl_context context,
     winattn_block_plan *plan = calloc(1, sizeof *plan);
     WA_TRY_MEMORY(plan);
     winattn_status status = read_desc(desc, &plan->desc, &attention);
-    WA_THEN(status, build(context, device, &attention, plan));
+    WA_THEN(status, build(context, device, &attention, folds, plan));
     if (status != WINATTN_SUCCESS) {
         winattn_block_plan_destroy(plan);
         return status;
@@ -144,9 +249,8 @@ void winattn_block_plan_destroy(winattn_block_plan *plan)
     if (!plan || wa_session_is_inherited(plan->session))
         return;
     wa_row_plan_release(&plan->norm);
-    winattn_linear_plan_destroy(plan->fc1);
-    winattn_linear_plan_destroy(plan->fc2);
-    wa_attention_release(&plan->attention);
+    wa_row_plan_release(&plan->statistics);
+    release_layers(plan);
     wa_lock_destroy(plan->lock);
     wa_session_release(plan->session);
     free(plan);
@@ -156,6 +260,8 @@ uint64_t wa_block_workspace(const winattn_block_plan *plan)
 {
     return plan->workspace;
 }
+
+bool wa_block_folds(const winattn_block_plan *plan) { return plan->folds; }
 
 winattn_status
 winattn_block_plan_workspace_size(const winattn_block_plan *plan, size_t *size)
@@ -176,7 +282,15 @@ winattn_status winattn_block_plan_describe(const winattn_block_plan *plan,
     WA_WANT(plan, "plan");
     wa_append(all, sizeof all, "workspace: %llu bytes\n",
               (unsigned long long)plan->workspace);
-    wa_row_describe(&plan->norm, "norm", all, sizeof all);
+    if (plan->norm.kernel)
+        wa_row_describe(&plan->norm, "norm", all, sizeof all);
+    if (plan->folds)
+        wa_append(all, sizeof all, "norms: in qkv and fc1, of statistics %s\n",
+                  plan->hands_on ? "from proj and fc2" : "of their own");
+    if (has_norms(plan->fc2) && !plan->folds)
+        wa_append(all, sizeof all, "norm of the mlp: in fc2\n");
+    if (has_norms(plan->attention.proj) && !plan->folds)
+        wa_append(all, sizeof all, "norm of the attention: in proj\n");
     WA_TRY(wa_attention_describe(&plan->attention, all, sizeof all));
     WA_TRY(wa_describe_part("fc1", wa_describe_linear, plan->fc1, all,
                             sizeof all));
@@ -186,6 +300,20 @@ winattn_status winattn_block_plan_describe(const winattn_block_plan *plan,
 }
 
 /* ---- Call ---- */
+
+/* Where the parts of a workspace are. */
+typedef struct places {
+    winattn_tensor map, wide, core;
+} places;
+
+static places places_of(const winattn_block_plan *plan,
+                        winattn_tensor workspace)
+{
+    places p = {workspace, workspace, workspace};
+    p.wide.offset += plan->wide_at;
+    p.core.offset += plan->core_at;
+    return p;
+}
 
 static winattn_status append_norm(const winattn_block_plan *plan,
                                   winattn_tensor from, winattn_tensor other,
@@ -202,64 +330,146 @@ static winattn_status append_norm(const winattn_block_plan *plan,
     return wa_row_append(&plan->norm, &call, chain);
 }
 
-static winattn_status append_mlp(const winattn_block_plan *plan,
-                                 const winattn_block_weights *w,
-                                 winattn_tensor x, winattn_tensor hidden,
-                                 winattn_tensor residual, winattn_tensor y,
+static wa_attention_call attention_call(const winattn_block_weights *w,
+                                        const places *p)
+{
+    return (wa_attention_call){.qkv_weight = w->qkv_weight,
+                               .qkv_bias = w->qkv_bias,
+                               .proj_weight = w->proj_weight,
+                               .proj_bias = w->proj_bias,
+                               .table = w->table,
+                               .logit_scale = w->logit_scale,
+                               .qkv = p->wide,
+                               .o = p->map,
+                               .workspace = p->core};
+}
+
+/* The mlp: x -> hidden numbers -> y. */
+static wa_layer_call fc1_call(const winattn_block_plan *plan,
+                              const winattn_block_weights *w, winattn_tensor x,
+                              winattn_tensor hidden)
+{
+    return (wa_layer_call){.rows = plan->attention.rows,
+                           .x = x,
+                           .weight = w->fc1_weight,
+                           .bias = w->fc1_bias,
+                           .y = hidden};
+}
+static wa_layer_call fc2_call(const winattn_block_plan *plan,
+                              const winattn_block_weights *w,
+                              winattn_tensor hidden, winattn_tensor y)
+{
+    return (wa_layer_call){.rows = plan->attention.rows,
+                           .x = hidden,
+                           .weight = w->fc2_weight,
+                           .bias = w->fc2_bias,
+                           .y = y};
+}
+
+/* Norms before layers. */
+static winattn_status append_pre(const winattn_block_plan *plan,
+                                 const winattn_block *call, const places *p,
                                  wa_kernel_chain *chain)
 {
-    const wa_layer_call fc1 = {.rows = plan->attention.rows,
-                               .x = x,
-                               .weight = w->fc1_weight,
-                               .bias = w->fc1_bias,
-                               .y = hidden};
-    const wa_layer_call fc2 = {.rows = plan->attention.rows,
-                               .x = hidden,
-                               .weight = w->fc2_weight,
-                               .bias = w->fc2_bias,
-                               .residual = residual,
-                               .y = y};
+    static const winattn_tensor none;
+    const winattn_block_weights *w = &call->weights;
+    wa_attention_call attention = attention_call(w, p);
+    wa_layer_call fc1 = fc1_call(plan, w, p->map, p->wide);
+    wa_layer_call fc2 = fc2_call(plan, w, p->wide, call->y);
+    attention.x = p->map;
+    attention.residual = call->x;
+    attention.y = fc2.residual = call->y;
+    WA_TRY(append_norm(plan, call->x, none, w->norm1_weight, w->norm1_bias,
+                       p->map, chain));
+    WA_TRY(wa_attention_append(&plan->attention, &attention, chain));
+    WA_TRY(append_norm(plan, call->y, none, w->norm2_weight, w->norm2_bias,
+                       p->map, chain));
     WA_TRY(wa_chain_append_linear(chain, plan->fc1, &fc1));
     return wa_chain_append_linear(chain, plan->fc2, &fc2);
 }
 
-winattn_status wa_block_append(const winattn_block_plan *plan,
-                               const winattn_block *call,
-                               wa_kernel_chain *chain)
+/* Norms within the layers. */
+static winattn_status append_folded(const winattn_block_plan *plan,
+                                    const winattn_block *call,
+                                    const wa_block_fold *fold, const places *p,
+                                    wa_kernel_chain *chain)
 {
-    static const winattn_tensor none;
     const winattn_block_weights *w = &call->weights;
-    winattn_tensor map = call->workspace, wide = map, core = map;
-    wide.offset += plan->wide_at;
-    core.offset += plan->core_at;
-    wa_attention_call attention = {.qkv_weight = w->qkv_weight,
-                                   .qkv_bias = w->qkv_bias,
-                                   .proj_weight = w->proj_weight,
-                                   .proj_bias = w->proj_bias,
-                                   .table = w->table,
-                                   .logit_scale = w->logit_scale,
-                                   .qkv = wide,
-                                   .o = map,
-                                   .workspace = core};
-    if (plan->desc.order == WINATTN_PRE_NORM) {
-        WA_TRY(append_norm(plan, call->x, none, w->norm1_weight, w->norm1_bias,
-                           map, chain));
-        attention.x = map;
+    const wa_linear_norms gives = {.y_statistics = fold->statistics};
+    wa_linear_norms takes = {.x_statistics = fold->statistics,
+                             .x_part = part_of(plan->fc2),
+                             .eps = plan->desc.eps};
+    wa_attention_call attention = attention_call(w, p);
+    wa_layer_call fc1 = fc1_call(plan, w, call->y, p->wide);
+    wa_layer_call fc2 = fc2_call(plan, w, p->wide, call->y);
+    if (plan->hands_on && fold->is_first) {
+        const wa_row_call rows = {.rows = plan->attention.rows,
+                                  .from = call->x,
+                                  .to = fold->statistics};
+        WA_TRY(wa_row_append(&plan->statistics, &rows, chain));
+        takes.x_part = plan->desc.channels;
+    }
+    attention.x = attention.residual = call->x;
+    attention.y = fc2.residual = call->y;
+    attention.qkv_terms = fold->qkv_terms;
+    attention.qkv_norms = takes;
+    attention.proj_norms = fc2.norms = gives;
+    WA_TRY(wa_attention_append(&plan->attention, &attention, chain));
+    takes.x_part = part_of(plan->attention.proj);
+    fc1.bias = fold->fc1_terms;
+    fc1.norms = takes;
+    WA_TRY(wa_chain_append_linear(chain, plan->fc1, &fc1));
+    return wa_chain_append_linear(chain, plan->fc2, &fc2);
+}
+
+/* Norms behind layers, which may have them. */
+static winattn_status append_post(const winattn_block_plan *plan,
+                                  const winattn_block *call, const places *p,
+                                  wa_kernel_chain *chain)
+{
+    const winattn_block_weights *w = &call->weights;
+    const wa_linear_norms norms = {.eps = plan->desc.eps};
+    const bool in_proj = has_norms(plan->attention.proj);
+    const bool in_fc2 = has_norms(plan->fc2);
+    wa_attention_call attention = attention_call(w, p);
+    wa_layer_call fc1 = fc1_call(plan, w, call->y, p->wide);
+    wa_layer_call fc2 = fc2_call(plan, w, p->wide, p->map);
+    attention.x = call->x;
+    attention.y = p->wide;
+    if (in_proj) {
         attention.residual = call->x;
         attention.y = call->y;
-        WA_TRY(wa_attention_append(&plan->attention, &attention, chain));
-        WA_TRY(append_norm(plan, call->y, none, w->norm2_weight, w->norm2_bias,
-                           map, chain));
-        return append_mlp(plan, w, map, wide, call->y, call->y, chain);
+        attention.norm_weight = w->norm1_weight;
+        attention.norm_bias = w->norm1_bias;
+        attention.proj_norms = norms;
     }
-    attention.x = call->x;
-    attention.y = wide;
+    if (in_fc2) {
+        fc2.residual = fc2.y = call->y;
+        fc2.norm_weight = w->norm2_weight;
+        fc2.norm_bias = w->norm2_bias;
+        fc2.norms = norms;
+    }
     WA_TRY(wa_attention_append(&plan->attention, &attention, chain));
-    WA_TRY(append_norm(plan, wide, call->x, w->norm1_weight, w->norm1_bias,
-                       call->y, chain));
-    WA_TRY(append_mlp(plan, w, call->y, wide, none, map, chain));
-    return append_norm(plan, map, call->y, w->norm2_weight, w->norm2_bias,
-                       call->y, chain);
+    if (!in_proj)
+        WA_TRY(append_norm(plan, p->wide, call->x, w->norm1_weight,
+                           w->norm1_bias, call->y, chain));
+    WA_TRY(wa_chain_append_linear(chain, plan->fc1, &fc1));
+    WA_TRY(wa_chain_append_linear(chain, plan->fc2, &fc2));
+    return in_fc2 ? WINATTN_SUCCESS
+                  : append_norm(plan, p->map, call->y, w->norm2_weight,
+                                w->norm2_bias, call->y, chain);
+}
+
+winattn_status wa_block_append(const winattn_block_plan *plan,
+                               const winattn_block *call,
+                               const wa_block_fold *fold,
+                               wa_kernel_chain *chain)
+{
+    const places p = places_of(plan, call->workspace);
+    if (plan->desc.order == WINATTN_POST_NORM)
+        return append_post(plan, call, &p, chain);
+    return plan->folds ? append_folded(plan, call, fold, &p, chain)
+                       : append_pre(plan, call, &p, chain);
 }
 
 static winattn_status check_weights(const winattn_block_plan *plan,
@@ -320,7 +530,7 @@ winattn_enqueue_block(const winattn_block_plan *plan, cl_command_queue queue,
     WA_TRY(wa_models_chain_begin(&chain, queue, wait_count, wait_list, event));
     chain.start = start;
     wa_lock_take(plan->lock);
-    const winattn_status status = wa_block_append(plan, &own, &chain);
+    const winattn_status status = wa_block_append(plan, &own, NULL, &chain);
     wa_lock_release(plan->lock);
     return wa_models_chain_end(&chain, status, event);
 }

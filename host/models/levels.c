@@ -181,24 +181,53 @@ winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_make_layer(const wa_layer_maker *maker, uint32_t in,
-                             uint32_t out, bool has_bias,
-                             winattn_activation activation, bool adds,
-                             winattn_linear_plan **plan)
+static winattn_linear_desc desc_of(const wa_layer_maker *maker,
+                                   const wa_layer *layer, unsigned norms)
 {
-    const winattn_linear_desc desc = {.struct_size = sizeof desc,
-                                      .dtype = maker->dtype,
-                                      .tier = maker->tier,
-                                      .allow_tf32 = maker->allow_tf32,
-                                      .in_features = in,
-                                      .out_features = out,
-                                      .has_bias = has_bias,
-                                      .activation = activation,
-                                      .has_residual = adds,
-                                      .build_options = maker->build_options};
-    return winattn_linear_plan_create(wa_session_context(maker->session),
-                                      wa_session_device_id(maker->session),
-                                      &desc, plan);
+    return (winattn_linear_desc){.struct_size = sizeof(winattn_linear_desc),
+                                 .dtype = maker->dtype,
+                                 .tier = maker->tier,
+                                 .allow_tf32 = maker->allow_tf32,
+                                 .in_features = layer->in,
+                                 .out_features = layer->out,
+                                 .has_bias = layer->has_bias,
+                                 .activation = layer->activation,
+                                 .has_residual =
+                                     layer->adds || (norms & WA_NORMALISES),
+                                 .build_options = maker->build_options};
+}
+
+/* Does the device have such a kernel, and is it for calls of so many rows? */
+static bool may_have_norms(const wa_layer_maker *maker, const wa_layer *layer)
+{
+    const winattn_linear_desc desc = desc_of(maker, layer, layer->norms);
+    char excluded[WA_TIERS][WA_REASON_SIZE] = {""};
+    wa_linear_problem problem;
+    wa_linear_layout layout;
+    if (wa_linear_read(&desc, &problem) != WINATTN_SUCCESS)
+        return false;
+    problem.norms = layer->norms;
+    return wa_linear_plan_make(&problem, wa_session_device(maker->session),
+                               excluded, &layout) == WINATTN_SUCCESS &&
+           wa_linear_is_few(&layout, &problem, maker->rows) ==
+               (layer->norms == WA_FINDS_STATISTICS);
+}
+
+winattn_status wa_make_layer(const wa_layer_maker *maker,
+                             const wa_layer *layer, winattn_linear_plan **plan)
+{
+    const cl_context context = wa_session_context(maker->session);
+    const cl_device_id device = wa_session_device_id(maker->session);
+    if (layer->norms && may_have_norms(maker, layer)) {
+        const winattn_linear_desc desc = desc_of(maker, layer, layer->norms);
+        const winattn_status status = wa_linear_plan_with_shape(
+            context, device, &desc, layer->norms, NULL, plan);
+        if (status == WINATTN_SUCCESS || wa_may_pass(status))
+            return status;
+    }
+    wa_forget_failure();
+    const winattn_linear_desc desc = desc_of(maker, layer, 0);
+    return winattn_linear_plan_create(context, device, &desc, plan);
 }
 
 winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
@@ -215,9 +244,11 @@ winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
                                    .x = call->x,
                                    .weight = call->weight,
                                    .bias = call->bias,
+                                   .norm_weight = call->norm_weight,
+                                   .norm_bias = call->norm_bias,
                                    .residual = call->residual,
                                    .y = call->y};
-    return wa_linear_append(plan, &linear, chain);
+    return wa_linear_append(plan, &linear, &call->norms, chain);
 }
 
 winattn_status wa_describe_linear(const void *plan, size_t size, char *text,

@@ -4,6 +4,7 @@
 #define WINATTN_LEVELS_H
 
 #include "launch/chain.h"
+#include "models/linear.h"
 #include "session/session.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,10 +90,18 @@ typedef struct wa_layer_maker {
     winattn_tier tier;
     cl_bool allow_tf32;
     const char *build_options;
+    uint64_t rows; /* of each call, where layers may have norms */
 } wa_layer_maker;
-winattn_status wa_make_layer(const wa_layer_maker *maker, uint32_t in,
-                             uint32_t out, bool has_bias,
-                             winattn_activation activation, bool adds,
+typedef struct wa_layer {
+    uint32_t in, out;
+    bool has_bias, adds;
+    winattn_activation activation;
+    /* what it is to do about norms, if it can (linear_plan.h): the plan's
+     * problem says what it does. To normalise it adds, too. */
+    unsigned norms;
+} wa_layer;
+winattn_status wa_make_layer(const wa_layer_maker *maker,
+                             const wa_layer *layer,
                              winattn_linear_plan **plan);
 
 /* Appends a linear layer of rows without gaps, whose tensors are known to be
@@ -100,6 +109,8 @@ winattn_status wa_make_layer(const wa_layer_maker *maker, uint32_t in,
 typedef struct wa_layer_call {
     uint64_t rows; /* below 2^32 */
     winattn_tensor x, weight, bias, residual, y;
+    winattn_tensor norm_weight, norm_bias; /* where it normalises sums */
+    wa_linear_norms norms;
 } wa_layer_call;
 winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
                                       const winattn_linear_plan *plan,

@@ -126,7 +126,7 @@ static size_t row_bytes(const winattn_linear_plan *plan)
 {
     const wa_linear_problem *p = &plan->problem;
     const size_t most = p->in > p->out ? p->in : p->out;
-    return 4 * ((most + 15) / 16 * 16) + 64;
+    return 8 * ((most + 15) / 16 * 16) + 64;
 }
 
 /* One row on zeros, in all kernels. All rows of W are the same. */
@@ -134,6 +134,9 @@ static winattn_status call_first(const void *data, cl_mem zeros, cl_mem out,
                                  wa_kernel_chain *chain)
 {
     const winattn_linear_plan *plan = data;
+    const wa_linear_norms norms = {.x_statistics.buffer = zeros,
+                                   .y_statistics = {out, row_bytes(plan)},
+                                   .x_part = plan->problem.in};
     const winattn_linear call = {.struct_size = sizeof call,
                                  .rows = 1,
                                  .x.buffer = zeros,
@@ -146,8 +149,8 @@ static winattn_status call_first(const void *data, cl_mem zeros, cl_mem out,
                                  .workspace = {out, row_bytes(plan)}};
     for (int i = WA_LINEAR_MANY; i <= WA_LINEAR_FEW; i++)
         if (plan->kernels[i])
-            WA_TRY(wa_linear_append_as(plan, &call, (wa_linear_kernel_id)i,
-                                       chain));
+            WA_TRY(wa_linear_append_as(plan, &call, &norms,
+                                       (wa_linear_kernel_id)i, chain));
     return WINATTN_SUCCESS;
 }
 
@@ -174,11 +177,9 @@ static winattn_status build(winattn_linear_plan *plan,
                            row_bytes(plan), call_first, plan);
 }
 
-winattn_status wa_linear_plan_with_shape(cl_context context,
-                                         cl_device_id device,
-                                         const winattn_linear_desc *desc,
-                                         const wa_linear_shape *shape,
-                                         winattn_linear_plan **result)
+winattn_status wa_linear_plan_with_shape(
+    cl_context context, cl_device_id device, const winattn_linear_desc *desc,
+    unsigned norms, const wa_linear_shape *shape, winattn_linear_plan **result)
 {
     WA_TRY(wa_models_begin());
     WA_WANT(result, "plan");
@@ -186,6 +187,7 @@ winattn_status wa_linear_plan_with_shape(cl_context context,
     winattn_linear_plan *plan = calloc(1, sizeof *plan);
     WA_TRY_MEMORY(plan);
     winattn_status status = wa_linear_read(desc, &plan->problem);
+    plan->problem.norms = norms;
     WA_THEN(status, wa_session_acquire(context, device, &plan->session));
     if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
         status = wa_fail_memory();
@@ -204,7 +206,7 @@ winattn_status winattn_linear_plan_create(cl_context context,
                                           const winattn_linear_desc *desc,
                                           winattn_linear_plan **plan)
 {
-    return wa_linear_plan_with_shape(context, device, desc, NULL, plan);
+    return wa_linear_plan_with_shape(context, device, desc, 0, NULL, plan);
 }
 
 void winattn_linear_plan_destroy(winattn_linear_plan *plan)
@@ -265,7 +267,7 @@ winattn_status winattn_linear_plan_describe(const winattn_linear_plan *plan,
     wa_append(all, sizeof all, "tier: %s\n", wa_tier_name(layout->tier));
     describe_kernel(plan, WA_LINEAR_MANY, "", all, sizeof all);
     wa_append(all, sizeof all, "reason: %s\n", layout->reason);
-    if (layout->few_groups)
+    if (layout->kernel[WA_LINEAR_FEW].name[0])
         wa_append(all, sizeof all,
                   "few rows: of calls with less than %u blocks of %u x %u\n",
                   layout->few_groups, layout->few_rows, layout->few_columns);
@@ -300,5 +302,6 @@ winattn_enqueue_linear(const winattn_linear_plan *plan, cl_command_queue queue,
     WA_TRY(
         wa_chain_begin(&chain, queue, wait_count, wait_list, event != NULL));
     chain.start = start;
-    return wa_chain_end(&chain, wa_linear_append(plan, &own, &chain), event);
+    return wa_chain_end(&chain, wa_linear_append(plan, &own, NULL, &chain),
+                        event);
 }

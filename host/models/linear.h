@@ -33,13 +33,28 @@ winattn_status wa_linear_check(const winattn_linear_plan *plan,
 /* Bytes of workspace of a call. (linear_call.c) */
 uint64_t wa_linear_workspace(const winattn_linear_plan *plan, uint64_t rows);
 
-/* Appends the launches of a call that wa_linear_check accepted.
- * (linear_call.c) */
+/* What a layer with norms beside it has besides: statistics are pairs of fp32,
+ * mean and squared distances from it, of each row and, of x, x_part numbers in
+ * it, of y the columns of a block. With x's, `bias` has pairs of fp32: the sum
+ * of a row of W, and the bias. NORMALISES: norm_weight and norm_bias. */
+#define WA_STATISTICS_BYTES 8u
+typedef struct wa_linear_norms {
+    winattn_tensor x_statistics, y_statistics;
+    uint32_t x_part;
+    float eps;
+} wa_linear_norms;
+
+/* Appends the launches of a call that wa_linear_check accepted. norms: NULL
+ * where the problem has none. (linear_call.c) */
 winattn_status wa_linear_append(const winattn_linear_plan *plan,
                                 const winattn_linear *linear,
+                                const wa_linear_norms *norms,
                                 wa_kernel_chain *chain);
 
-/* Which kernel a call of so many rows takes. (linear_call.c) */
+/* Has a call of so many rows few, for which a kernel of their own would be
+ * better; and which kernel does it take? (linear_call.c) */
+bool wa_linear_is_few(const wa_linear_layout *layout,
+                      const wa_linear_problem *problem, uint64_t rows);
 wa_linear_kernel_id wa_linear_kernel_for(const wa_linear_layout *layout,
                                          const wa_linear_problem *problem,
                                          uint64_t rows);
@@ -47,15 +62,15 @@ wa_linear_kernel_id wa_linear_kernel_for(const wa_linear_layout *layout,
 /* The same by a kernel that is named, WA_LINEAR_MANY or WA_LINEAR_FEW. */
 winattn_status wa_linear_append_as(const winattn_linear_plan *plan,
                                    const winattn_linear *linear,
+                                   const wa_linear_norms *norms,
                                    wa_linear_kernel_id id,
                                    wa_kernel_chain *chain);
 
-/* A plan with a shape of the caller's, for tests and measurements: desc->tier
- * says of which tier. NULL: with its own. (linear.c) */
-winattn_status wa_linear_plan_with_shape(cl_context context,
-                                         cl_device_id device,
-                                         const winattn_linear_desc *desc,
-                                         const wa_linear_shape *shape,
-                                         winattn_linear_plan **plan);
+/* A plan with norms beside it; and with a shape of the caller's, for tests and
+ * measurements: desc->tier says of which tier. NULL: with its own. (linear.c)
+ */
+winattn_status wa_linear_plan_with_shape(
+    cl_context context, cl_device_id device, const winattn_linear_desc *desc,
+    unsigned norms, const wa_linear_shape *shape, winattn_linear_plan **plan);
 
 #endif

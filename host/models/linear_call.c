@@ -159,6 +159,7 @@ winattn_status wa_linear_check(const winattn_linear_plan *plan,
 
 /* The same size on host and device, whatever the compiler. */
 _Static_assert(sizeof(linear_args) == 88, "linear_args has padding");
+_Static_assert(sizeof(linear_norm_args) == 40, "linear_norm_args has padding");
 
 /* Work-groups of a launch: their work-items have numbers of 32 bits. */
 #define MOST_ITEMS (1ull << 31)
@@ -197,7 +198,7 @@ static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
 }
 
 static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l,
-                           uint64_t start)
+                           float eps, uint64_t start)
 {
     const uint32_t size = wa_element_size(p->dtype);
     linear_args args;
@@ -215,6 +216,7 @@ static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l,
     args.in = p->in;
     args.out = p->out;
     args.flags = flags_of(p, l, start);
+    args.eps = eps;
     return args;
 }
 
@@ -253,14 +255,21 @@ static winattn_status append_launches(const wa_linear_kernel *planned,
     return WINATTN_SUCCESS;
 }
 
+bool wa_linear_is_few(const wa_linear_layout *layout,
+                      const wa_linear_problem *p, uint64_t rows)
+{
+    return layout->few_groups &&
+           wa_linear_blocks(rows, layout->few_rows) *
+                   wa_linear_blocks(p->out, layout->few_columns) <
+               layout->few_groups;
+}
+
 wa_linear_kernel_id wa_linear_kernel_for(const wa_linear_layout *layout,
                                          const wa_linear_problem *p,
                                          uint64_t rows)
 {
-    return layout->few_groups &&
-                   wa_linear_blocks(rows, layout->few_rows) *
-                           wa_linear_blocks(p->out, layout->few_columns) <
-                       layout->few_groups
+    return layout->kernel[WA_LINEAR_FEW].name[0] &&
+                   wa_linear_is_few(layout, p, rows)
                ? WA_LINEAR_FEW
                : WA_LINEAR_MANY;
 }
@@ -291,8 +300,34 @@ static winattn_status append_norm(const winattn_linear_plan *plan,
     return WINATTN_SUCCESS;
 }
 
+/* What linear_wgmma has behind the others' arguments. */
+static winattn_status set_norms(const winattn_linear_plan *plan,
+                                const winattn_linear *l,
+                                const wa_linear_norms *given, cl_kernel kernel)
+{
+    static const wa_linear_norms none;
+    const wa_linear_norms *norms = given ? given : &none;
+    const uint32_t size = wa_element_size(plan->problem.dtype);
+    const winattn_tensor *tensors[] = {&l->norm_weight, &l->norm_bias,
+                                       &norms->x_statistics,
+                                       &norms->y_statistics};
+    const linear_norm_args args = {
+        .weight = l->norm_weight.offset / size,
+        .bias = l->norm_bias.offset / size,
+        .x_statistics = norms->x_statistics.offset / WA_STATISTICS_BYTES,
+        .y_statistics = norms->y_statistics.offset / WA_STATISTICS_BYTES,
+        .x_part = norms->x_part,
+        .eps = norms->eps};
+    WA_TRY(wa_set_arg(kernel, 6, sizeof args, &args));
+    for (cl_uint i = 0; i < 4; i++)
+        WA_TRY(wa_set_arg(kernel, i + 7, sizeof(cl_mem),
+                          tensors[i]->buffer ? &tensors[i]->buffer : NULL));
+    return WINATTN_SUCCESS;
+}
+
 static winattn_status append_all(const winattn_linear_plan *plan,
                                  const winattn_linear *given,
+                                 const wa_linear_norms *norms,
                                  wa_linear_kernel_id id,
                                  wa_kernel_chain *chain)
 {
@@ -306,30 +341,35 @@ static winattn_status append_all(const winattn_linear_plan *plan,
     for (cl_uint i = 0; i < sizeof buffers / sizeof *buffers; i++)
         WA_TRY(wa_set_arg(plan->kernels[id], i + 1, sizeof buffers[i],
                           buffers[i] ? &buffers[i] : NULL));
+    if (planned->shape.wgmma)
+        WA_TRY(set_norms(plan, &l, norms, plan->kernels[id]));
     return append_launches(
-        planned, plan->kernels[id], args_of(p, &l, chain->start),
+        planned, plan->kernels[id],
+        args_of(p, &l, norms ? norms->eps : 0, chain->start),
         wa_linear_blocks(p->out, planned->shape.block_columns), chain);
 }
 
 winattn_status wa_linear_append_as(const winattn_linear_plan *plan,
                                    const winattn_linear *linear,
+                                   const wa_linear_norms *norms,
                                    wa_linear_kernel_id id,
                                    wa_kernel_chain *chain)
 {
     wa_lock_take(plan->lock);
-    const winattn_status status = append_all(plan, linear, id, chain);
+    const winattn_status status = append_all(plan, linear, norms, id, chain);
     wa_lock_release(plan->lock);
     return status;
 }
 
 winattn_status wa_linear_append(const winattn_linear_plan *plan,
                                 const winattn_linear *linear,
+                                const wa_linear_norms *norms,
                                 wa_kernel_chain *chain)
 {
     if (linear->rows == 0)
         return WINATTN_SUCCESS;
     return wa_linear_append_as(
-        plan, linear,
+        plan, linear, norms,
         wa_linear_kernel_for(&plan->layout, &plan->problem, linear->rows),
         chain);
 }

@@ -156,19 +156,39 @@ static void write_kernel(const wa_linear_problem *problem,
 }
 
 /* The kernel of calls with few rows, if there is one; model: the shape that
- * others would have without rows of the tuning table. */
+ * others would have without rows of the tuning table. Where all calls are of
+ * few rows, *s becomes that kernel's. */
 static void add_few(const wa_linear_problem *problem, const wa_device *device,
-                    const wa_linear_shape *model, wa_linear_layout *layout)
+                    const wa_linear_shape *model, wa_linear_layout *layout,
+                    wa_linear_shape *s)
 {
     wa_linear_shape few;
     if (!wa_linear_measured(problem, device, MATRIX, WA_LINEAR_FEW, layout,
                             &few) &&
         !choose_few(problem, device, &few))
         return;
-    write_kernel(problem, device, &few, &layout->kernel[WA_LINEAR_FEW]);
+    if (problem->norms == WA_FINDS_STATISTICS)
+        *s = few;
+    else if (!problem->norms)
+        write_kernel(problem, device, &few, &layout->kernel[WA_LINEAR_FEW]);
     layout->few_groups = device->compute_units;
     layout->few_rows = model->block_rows;
     layout->few_columns = model->block_columns;
+}
+
+/* NULL, or why a kernel of that shape does not do what is to be done about
+ * norms. */
+static const char *refuse_norms(const wa_linear_problem *problem,
+                                const wa_linear_shape *s)
+{
+    if (problem->norms == WA_FINDS_STATISTICS)
+        return s->wgmma || s->keeps_weight || problem->dtype == WINATTN_FP32
+                   ? "rows are normalised on the way in fp16 and bf16, by "
+                     "linear_matrix"
+                   : NULL;
+    return problem->norms && !s->wgmma
+               ? "norms are beside layers by wgmma alone"
+               : NULL;
 }
 
 const char *wa_linear_plan_matrix(const wa_linear_problem *problem,
@@ -194,13 +214,16 @@ const char *wa_linear_plan_matrix(const wa_linear_problem *problem,
             s = model;
         if (!has_model)
             model = s;
-        const char *why = wa_linear_wgmma_loses(problem, device);
-        if (!measured && !why)
+        const char *why = problem->norms & ~(unsigned)WA_FINDS_STATISTICS
+                              ? wa_linear_wgmma_refusal(problem, device)
+                              : wa_linear_wgmma_loses(problem, device);
+        if ((!measured || (problem->norms && !s.wgmma)) && !why)
             wa_linear_find_wgmma(problem, device, &s);
         if (!measured && why && !layout->not_taken[0])
             snprintf(layout->not_taken, sizeof layout->not_taken, "%s", why);
-        add_few(problem, device, &model, layout);
+        add_few(problem, device, &model, layout, &s);
     }
+    WA_REFUSE(refuse_norms(problem, &s));
     layout->tier = MATRIX;
     write_kernel(problem, device, &s, &layout->kernel[WA_LINEAR_MANY]);
     snprintf(layout->reason, sizeof layout->reason,

@@ -179,6 +179,8 @@ bool wa_linear_plan_tier(const wa_linear_problem *problem,
         [WINATTN_TIER_LOCAL] = wa_linear_plan_local,
         [WINATTN_TIER_MATRIX] = wa_linear_plan_matrix};
     const char *why = wa_tier_refusal(device, tier);
+    if (!why && problem->norms && tier != WINATTN_TIER_MATRIX)
+        why = "norms are beside layers on tier matrix alone";
     if (!why)
         why = planners[tier](problem, device, shape, layout);
     if (why && why != layout->refusals[tier])
@@ -225,10 +227,12 @@ static void append(wa_linear_kernel *kernel, const char *name, uint32_t value)
     wa_append_option(kernel->defines, sizeof kernel->defines, name, value);
 }
 
-static void append_shape(wa_linear_kernel *kernel, winattn_tier tier,
-                         uint32_t in)
+static void append_shape(const wa_linear_problem *problem, winattn_tier tier,
+                         wa_linear_kernel *kernel)
 {
     const wa_linear_shape *s = &kernel->shape;
+    const uint32_t in = problem->in;
+    const unsigned norms = problem->norms;
     append(kernel, WA_OPTION(BLOCK_ROWS), s->block_rows);
     append(kernel, WA_OPTION(BLOCK_COLUMNS), s->block_columns);
     if (s->wgmma) {
@@ -236,6 +240,11 @@ static void append_shape(wa_linear_kernel *kernel, winattn_tier tier,
         append(kernel, WA_OPTION(ROW_WAVES), s->row_waves);
         append(kernel, WA_OPTION(ROW_SIZE), in);
         append(kernel, WA_OPTION(KEEPS_WEIGHT), s->keeps_weight);
+        append(kernel, WA_OPTION(TAKES_STATISTICS),
+               (norms & WA_TAKES_STATISTICS) != 0);
+        append(kernel, WA_OPTION(GIVES_STATISTICS),
+               (norms & WA_GIVES_STATISTICS) != 0);
+        append(kernel, WA_OPTION(NORMALISES), (norms & WA_NORMALISES) != 0);
         return;
     }
     append(kernel, WA_OPTION(STAGE_DIMS), s->stage_dims);
@@ -245,7 +254,9 @@ static void append_shape(wa_linear_kernel *kernel, winattn_tier tier,
         append(kernel, WA_OPTION(ROW_WAVES), s->row_waves);
         append(kernel, WA_OPTION(COLUMN_WAVES), s->column_waves);
         append(kernel, WA_OPTION(DIM_WAVES), s->dim_waves);
-        if (s->keeps_weight)
+        if (!s->keeps_weight)
+            append(kernel, WA_OPTION(FINDS_STATISTICS), norms != 0);
+        else
             append(kernel, WA_OPTION(WEIGHT_STAGES),
                    (uint32_t)wa_linear_blocks(in, s->stage_dims));
         break;
@@ -330,7 +341,7 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
     wa_append_option(text, size, WA_OPTION(HAS_RESIDUAL),
                      problem->has_residual);
     wa_append_option(text, size, WA_OPTION(ACTIVATION), problem->activation);
-    append_shape(kernel, tier, problem->in);
+    append_shape(problem, tier, kernel);
     append_register_limit(problem, device, tier, kernel);
     if (tier == WINATTN_TIER_MATRIX)
         wa_append_matrix_unit_options(device, text, size);

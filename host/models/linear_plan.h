@@ -11,6 +11,18 @@
 
 /* ---- Shapes (linear_shapes.c) ---- */
 
+/* What a layer does about norms beside it, in bits, of which a plan has those
+ * of one line: x is normalised on the way, in calls of few rows
+ * (cl/models/linear_matrix.cl); or of many (cl/hopper/linear_wgmma.cl), where
+ * the layer before has found the statistics of its y; sums are normalised
+ * before the residual is added. */
+enum {
+    WA_FINDS_STATISTICS = 1,
+    WA_TAKES_STATISTICS = 2,
+    WA_GIVES_STATISTICS = 4,
+    WA_NORMALISES = 8
+};
+
 /* The descriptor, checked, with nothing left to defaults. */
 typedef struct wa_linear_problem {
     winattn_dtype dtype;
@@ -18,6 +30,7 @@ typedef struct wa_linear_problem {
     bool allow_tf32, layer_norm, has_bias, has_residual;
     winattn_activation activation;
     uint32_t in, out;
+    unsigned norms; /* no descriptor has these */
     float eps;
     const char *build_options; /* never NULL */
 } wa_linear_problem;
@@ -153,6 +166,7 @@ void wa_linear_write_norm(const wa_linear_problem *problem,
 
 /* The rows that the library comes with, NULL at the end. */
 extern const char *const wa_linear_built_in_rows[];
+extern const char *const wa_linear_wgmma_rows[];
 
 /* "linear-matrix" */
 const char *wa_linear_row_kernel(winattn_tier tier);
@@ -166,7 +180,6 @@ void wa_linear_row_print(const wa_linear_problem *problem, winattn_tier tier,
 /* Its shape: numbers with colons between them. */
 bool wa_linear_shape_parse(winattn_tier tier, const char *text,
                            wa_linear_shape *shape);
-extern const char *const wa_linear_wgmma_rows[];
 void wa_linear_shape_print(winattn_tier tier, const wa_linear_shape *shape,
                            char *text, size_t size);
 

@@ -88,6 +88,8 @@ static uint64_t matrix_bytes(const wa_linear_problem *problem,
                    ROW_WAVES = s->row_waves, COLUMN_WAVES = s->column_waves,
                    DIM_WAVES = s->dim_waves;
     const bool HAS_RESIDUAL = problem->has_residual;
+    const bool FINDS_STATISTICS = (problem->norms & WA_FINDS_STATISTICS) != 0;
+    const uint64_t GROUP = ROW_WAVES * COLUMN_WAVES * DIM_WAVES * unit->wave;
     const uint64_t WEIGHT_STAGES =
         wa_linear_blocks(problem->in, s->stage_dims);
     return s->keeps_weight ? RESIDENT_BYTES : LINEAR_BYTES;
@@ -138,6 +140,11 @@ static const char *check_matrix(const wa_linear_problem *problem,
     if (s->row_waves * s->column_waves * s->dim_waves * unit->wave >
         device->max_work_group)
         return "work-groups are too small";
+    if (problem->norms == WA_FINDS_STATISTICS &&
+        s->row_waves * s->column_waves * s->dim_waves * unit->wave %
+                s->block_rows !=
+            0)
+        return "work-items do not share rows evenly";
     if (wa_linear_lane_sums(device, s) > MOST_SUMS)
         return "work-items have too few registers";
     const char *why = s->keeps_weight ? check_resident(problem, s) : NULL;

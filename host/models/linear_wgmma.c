@@ -83,6 +83,8 @@ const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
         return "warpgroups do not divide the block";
     if (s->block_columns > most)
         return "work-items have too few registers";
+    if ((problem->norms & WA_NORMALISES) && s->block_columns != problem->out)
+        return "a block has no whole rows, which a norm needs";
     if (s->stages < 2 || s->stages > MOST_STAGES || s->keeps_weight > 1 ||
         s->wgmma > 1)
         return "a number is out of its bounds";

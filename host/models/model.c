@@ -83,11 +83,11 @@ winattn_status wa_model_make_linear(const winattn_model *model,
                                     uint32_t out, bool has_bias,
                                     winattn_linear_plan **plan)
 {
-    const wa_layer_maker maker = {model->session, model->desc.dtype,
+    const wa_layer_maker maker = {model->session,   model->desc.dtype,
                                   model->desc.tier, model->desc.allow_tf32,
-                                  build_options};
-    return wa_make_layer(&maker, in, out, has_bias, WINATTN_ACTIVATION_NONE,
-                         false, plan);
+                                  build_options,    0};
+    return wa_make_layer(
+        &maker, &(wa_layer){.in = in, .out = out, .has_bias = has_bias}, plan);
 }
 
 winattn_status wa_model_make_rows(const winattn_model *model,
@@ -107,7 +107,8 @@ winattn_status wa_model_make_rows(const winattn_model *model,
 }
 
 static winattn_status make_block(winattn_model *model, uint32_t number,
-                                 bool shifted, winattn_block_plan **plan)
+                                 bool shifted, bool folds,
+                                 winattn_block_plan **plan)
 {
     const wa_swin_config *config = &model->config;
     const wa_model_stage *stage = &model->stages[number];
@@ -136,9 +137,27 @@ static winattn_status make_block(winattn_model *model, uint32_t number,
                       (uint32_t[2]){stage->height, stage->width}, block.shift);
     if (shifted && block.shift[0] == 0 && block.shift[1] == 0)
         return WINATTN_SUCCESS; /* as the others */
-    return winattn_block_plan_create(wa_session_context(model->session),
-                                     wa_session_device_id(model->session),
-                                     &block, plan);
+    return wa_block_plan_make(wa_session_context(model->session),
+                              wa_session_device_id(model->session), &block,
+                              folds, plan);
+}
+
+/* Both kinds of a stage's blocks fold norms into layers, or neither does: they
+ * hand statistics on. */
+static winattn_status make_blocks(winattn_model *model, uint32_t number,
+                                  bool folds)
+{
+    wa_model_stage *stage = &model->stages[number];
+    WA_TRY(make_block(model, number, false, folds, &stage->plain));
+    if (stage->depth > 1)
+        WA_TRY(make_block(model, number, true, folds, &stage->shifted));
+    if (!stage->shifted ||
+        wa_block_folds(stage->plain) == wa_block_folds(stage->shifted))
+        return WINATTN_SUCCESS;
+    winattn_block_plan_destroy(stage->plain);
+    winattn_block_plan_destroy(stage->shifted);
+    stage->plain = stage->shifted = NULL;
+    return make_blocks(model, number, false);
 }
 
 static winattn_status make_stage(winattn_model *model, uint32_t number)
@@ -148,9 +167,7 @@ static winattn_status make_stage(winattn_model *model, uint32_t number)
     const bool is_v2 = model->config.generation == 2;
     const char *options = model->desc.build_options;
     const uint32_t c = stage->channels;
-    WA_TRY(make_block(model, number, false, &stage->plain));
-    if (stage->depth > 1)
-        WA_TRY(make_block(model, number, true, &stage->shifted));
+    WA_TRY(make_blocks(model, number, true));
     if (number + 1 == model->config.stages)
         return WINATTN_SUCCESS;
     WA_TRY(wa_model_make_rows(model, options,
@@ -209,6 +226,10 @@ static void lay_out(winattn_model *model)
                 : 0;
         maps[i % 2] =
             stage->map_bytes > maps[i % 2] ? stage->map_bytes : maps[i % 2];
+        /* statistics are where the map is that is not in use */
+        const uint64_t statistics = wa_block_statistics(stage->plain);
+        uint64_t *other = &maps[(i + 1) % 2];
+        *other = statistics > *other ? statistics : *other;
         part = block > part ? block : part;
         part = shifted > part ? shifted : part;
         part = merged > part ? merged : part;
@@ -232,14 +253,18 @@ winattn_status winattn_model_create(cl_context context, cl_device_id device,
     *result = NULL;
     winattn_model *model = calloc(1, sizeof *model);
     WA_TRY_MEMORY(model);
+    bool folds[WA_SWIN_STAGES] = {false};
     winattn_status status = read_desc(desc, weights, model);
     WA_THEN(status, set_shapes(model));
     WA_THEN(status, wa_session_acquire(context, device, &model->session));
     if (status == WINATTN_SUCCESS && !(model->lock = wa_lock_create()))
         status = wa_fail_memory();
     WA_THEN(status, make_plans(model));
+    for (uint32_t i = 0; i < WA_SWIN_STAGES; i++)
+        folds[i] =
+            model->stages[i].plain && wa_block_folds(model->stages[i].plain);
     WA_THEN(status, wa_model_weights_make(model->session, weights, desc->dtype,
-                                          &model->weights));
+                                          folds, &model->weights));
     if (status != WINATTN_SUCCESS) {
         winattn_model_destroy(model);
         return status;

@@ -7,6 +7,14 @@
 #include "models/rows.h"
 #include "models/swin_weights.h"
 
+/* What layers have that norms are folded into: of each row of W its sum, and
+ * the bias with what the norm's bias adds to it, in pairs of fp32. */
+typedef struct wa_block_fold {
+    winattn_tensor qkv_terms, fc1_terms;
+    bool is_first;             /* nobody before it knows the statistics of x */
+    winattn_tensor statistics; /* of a call: handed on from block to block */
+} wa_block_fold;
+
 /* Weights of one part share a buffer. */
 typedef struct wa_model_weights {
     cl_mem *buffers;
@@ -17,6 +25,7 @@ typedef struct wa_model_weights {
     winattn_tensor norm_weight, norm_bias, head_weight, head_bias;
     struct wa_stage_tensors {
         winattn_block_weights *blocks;
+        wa_block_fold *folds; /* NULL: norms are not in layers */
         winattn_tensor merge_norm_weight, merge_norm_bias, merge_weight;
     } stages[WA_SWIN_STAGES];
 } wa_model_weights;
@@ -53,10 +62,12 @@ struct winattn_model {
     uint64_t map_at[2], part_at, features_at, workspace;
 };
 
-/* Rounds to the model's dtype and uploads; released also after a failure. */
+/* Rounds to the model's dtype and uploads; released also after a failure.
+ * folds: in which stages norms are folded into layers */
 winattn_status wa_model_weights_make(wa_session *session,
                                      const winattn_swin_weights *from,
                                      winattn_dtype dtype,
+                                     const bool folds[WA_SWIN_STAGES],
                                      wa_model_weights *weights);
 void wa_model_weights_release(wa_model_weights *weights);
 
@@ -84,13 +95,25 @@ winattn_term_dtype wa_model_table_dtype(const wa_swin_config *config,
 
 /* ---- Blocks (block.c) ---- */
 
-/* As winattn_block_plan_workspace_size. */
+/* Makes a plan as winattn_block_plan_create does. folds: norms before layers
+ * are to be in these, if they can, with weights that the caller has folded:
+ * see wa_block_folds. */
+winattn_status wa_block_plan_make(cl_context context, cl_device_id device,
+                                  const winattn_block_desc *desc, bool folds,
+                                  winattn_block_plan **plan);
+bool wa_block_folds(const winattn_block_plan *plan);
+
+/* Bytes of workspace, and of statistics. */
 uint64_t wa_block_workspace(const winattn_block_plan *plan);
+uint64_t wa_block_statistics(const winattn_block_plan *plan);
 
 /* Appends the launches of a call whose tensors are known to be right. The plan
- * must not be used by another thread meanwhile. */
+ * must not be used by another thread meanwhile. fold: of a plan that folds;
+ * the call's qkv_weight and fc1_weight then have the norms' weights in them.
+ */
 winattn_status wa_block_append(const winattn_block_plan *plan,
                                const winattn_block *call,
+                               const wa_block_fold *fold,
                                wa_kernel_chain *chain);
 
 #endif

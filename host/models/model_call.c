@@ -158,9 +158,14 @@ static winattn_status append_blocks(const winattn_model *model,
             .y = map,
             .weights = model->weights.stages[number].blocks[i],
             .workspace = at(call, model->part_at)};
+        const wa_block_fold *folds = model->weights.stages[number].folds;
+        wa_block_fold fold = {.is_first = true};
+        if (folds)
+            fold = folds[i];
+        fold.statistics = at(call, model->map_at[(number + 1) % 2]);
         WA_TRY(wa_block_append(i % 2 && stage->shifted ? stage->shifted
                                                        : stage->plain,
-                               &block, chain));
+                               &block, &fold, chain));
     }
     return WINATTN_SUCCESS;
 }

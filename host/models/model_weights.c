@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/status.h"
 #include "device/buffer.h"
 #include "models/levels.h"
@@ -24,13 +25,18 @@ typedef struct upload {
     winattn_tensor *to;
 } upload;
 
+/* Layers of a block that take a norm's weights. */
+#define FOLDED 2
+
 /* The tensors of a part, which share a buffer. */
 typedef struct part {
     wa_session *session;
     winattn_dtype dtype;
     wa_model_weights *w;
-    upload all[WA_BLOCK_TENSORS];
+    upload all[WA_BLOCK_TENSORS + FOLDED];
     size_t count;
+    wa_block_fold *fold;     /* of a block whose norms are in its layers */
+    float *made[2 * FOLDED]; /* numbers that were made for the part */
 } part;
 
 static winattn_dtype type_of(const part *p, const upload *u)
@@ -38,8 +44,64 @@ static winattn_dtype type_of(const part *p, const upload *u)
     return u->is_fp32 ? WINATTN_FP32 : p->dtype;
 }
 
-/* Rounds the tensors of the part into a buffer, and begins the next one. */
-static winattn_status send(part *p)
+static float as_stored(winattn_dtype dtype, float x)
+{
+    const bool is_fp16 = dtype == WINATTN_FP16;
+    return dtype == WINATTN_FP32
+               ? x
+               : wa_half_value(is_fp16, wa_half_of(is_fp16, x));
+}
+
+/* norm(x) W^T + b = f (x V^T - m s) + b', of rows x with mean m and factor f:
+ * V is W times the norm's weights, s the sums of its rows as they are stored,
+ * so that the mean cancels, and b' has what the norm's bias adds. Tensor
+ * `norm` and those behind it, `layer` and those behind it: weights, bias. */
+static winattn_status fold_norm(part *p, int norm, int layer, int made,
+                                winattn_tensor *terms_at)
+{
+    const float *scale = p->all[norm].from, *shift = p->all[norm + 1].from;
+    const float *weight = p->all[layer].from, *bias = p->all[layer + 1].from;
+    const size_t in = (size_t)p->all[norm].count;
+    const size_t out = (size_t)p->all[layer + 1].count;
+    float *folded = p->made[made] = calloc(in * out, sizeof *folded);
+    float *terms = p->made[made + 1] = calloc(2 * out, sizeof *terms);
+    if (!folded || !terms)
+        return wa_fail_memory();
+    for (size_t o = 0; o < out; o++) {
+        double sum = 0, added = bias[o];
+        for (size_t i = o * in, k = 0; k < in; i++, k++) {
+            folded[i] = as_stored(p->dtype, weight[i] * scale[k]);
+            sum += folded[i];
+            added += (double)weight[i] * shift[k];
+        }
+        terms[2 * o] = (float)sum;
+        terms[2 * o + 1] = (float)added;
+    }
+    p->all[layer].from = folded;
+    p->all[p->count++] = (upload){terms, 2 * out, true, terms_at};
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status fold_norms(part *p)
+{
+    if (!p->fold)
+        return WINATTN_SUCCESS;
+    WA_TRY(fold_norm(p, WA_BLOCK_NORM1_WEIGHT, WA_BLOCK_QKV_WEIGHT, 0,
+                     &p->fold->qkv_terms));
+    return fold_norm(p, WA_BLOCK_NORM2_WEIGHT, WA_BLOCK_FC1_WEIGHT, 2,
+                     &p->fold->fc1_terms);
+}
+
+static void drop_made(part *p)
+{
+    for (size_t i = 0; i < sizeof p->made / sizeof *p->made; i++)
+        free(p->made[i]);
+    memset(p->made, 0, sizeof p->made);
+    p->fold = NULL;
+}
+
+/* Rounds the tensors of the part into a buffer. */
+static winattn_status upload_part(part *p)
 {
     wa_model_weights *w = p->w;
     uint64_t bytes = 0;
@@ -66,10 +128,19 @@ static winattn_status send(part *p)
     WA_TRY(status);
     for (size_t i = 0; i < p->count; i++)
         p->all[i].to->buffer = buffer;
-    p->count = 0;
     w->buffers[w->count++] = buffer;
     w->bytes += bytes;
     return WINATTN_SUCCESS;
+}
+
+/* The same, with norms in layers, and begins the next part. */
+static winattn_status send(part *p)
+{
+    winattn_status status = fold_norms(p);
+    WA_THEN(status, upload_part(p));
+    drop_made(p);
+    p->count = 0;
+    return status;
 }
 
 /* Where the group's lie one behind the other. */
@@ -96,8 +167,11 @@ static winattn_status add(void *data, const wa_swin_tensor *t,
         (t->index == WA_BLOCK_LOGIT_SCALE ||
          (t->index == WA_BLOCK_TABLE &&
           wa_model_table_dtype(t->config, p->dtype) == WINATTN_TERM_FP32));
-    if (t->index == 0)
+    if (t->index == 0) {
+        wa_block_fold *folds = p->w->stages[t->stage].folds;
         WA_TRY(send(p));
+        p->fold = t->group == WA_SWIN_BLOCK && folds ? &folds[t->block] : NULL;
+    }
     p->all[p->count++] =
         (upload){*values, t->count, is_fp32, array_of(p->w, t) + t->index};
     return WINATTN_SUCCESS;
@@ -105,7 +179,9 @@ static winattn_status add(void *data, const wa_swin_tensor *t,
 
 winattn_status wa_model_weights_make(wa_session *session,
                                      const winattn_swin_weights *from,
-                                     winattn_dtype dtype, wa_model_weights *w)
+                                     winattn_dtype dtype,
+                                     const bool folds[WA_SWIN_STAGES],
+                                     wa_model_weights *w)
 {
     const wa_swin_config *config = &from->config;
     part p = {.session = session, .dtype = dtype, .w = w};
@@ -119,6 +195,12 @@ winattn_status wa_model_weights_make(wa_session *session,
         w->stages[i].blocks =
             calloc(config->depths[i], sizeof *w->stages[i].blocks);
         WA_TRY_MEMORY(w->stages[i].blocks);
+        if (!folds[i])
+            continue;
+        w->stages[i].folds =
+            calloc(config->depths[i], sizeof *w->stages[i].folds);
+        WA_TRY_MEMORY(w->stages[i].folds);
+        w->stages[i].folds[0].is_first = true;
     }
     /* which it leaves as they are */
     WA_TRY(wa_swin_visit((winattn_swin_weights *)(uintptr_t)from, add, &p));
@@ -130,7 +212,9 @@ void wa_model_weights_release(wa_model_weights *w)
     for (size_t i = 0; i < w->count; i++)
         clReleaseMemObject(w->buffers[i]);
     free((void *)w->buffers);
-    for (uint32_t i = 0; i < WA_SWIN_STAGES; i++)
+    for (uint32_t i = 0; i < WA_SWIN_STAGES; i++) {
         free(w->stages[i].blocks);
+        free(w->stages[i].folds);
+    }
     memset(w, 0, sizeof *w);
 }

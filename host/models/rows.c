@@ -32,6 +32,7 @@ static const struct {
             [WA_ROW_NORM_ADD] = {"norm_rows", true},
             [WA_ROW_MERGE] = {"merge_patches", false},
             [WA_ROW_MERGE_NORM] = {"norm_rows", true},
+            [WA_ROW_STATISTICS] = {"row_statistics", true},
             [WA_ROW_POOL] = {"pool_rows", true},
             [WA_ROW_EMBED] = {"embed_patches", false}};
 
@@ -104,7 +105,7 @@ static void write_defines(const wa_row_plan *plan, const wa_device *device,
     wa_append_option(text, size, WA_OPTION(TEAMS), plan->teams);
     if (!desc->on_cpu && device->sub_group)
         wa_append_option(text, size, WA_OPTION(SUB_GROUP), device->sub_group);
-    if (desc->job != WA_ROW_POOL) {
+    if (desc->job != WA_ROW_POOL && desc->job != WA_ROW_STATISTICS) {
         wa_append_option(text, size, WA_OPTION(NEIGHBOURS),
                          desc->job == WA_ROW_MERGE_NORM);
         wa_append_option(text, size, WA_OPTION(ADDS),
@@ -210,34 +211,37 @@ static winattn_status append_norm(const wa_row_plan *plan,
                                   wa_kernel_chain *chain)
 {
     const bool pools = plan->desc.job == WA_ROW_POOL;
+    const bool measures = plan->desc.job == WA_ROW_STATISTICS;
     const bool adds = plan->desc.job == WA_ROW_NORM_ADD;
     const uint32_t size = wa_element_size(plan->desc.dtype);
     const uint32_t stride = call->stride ? call->stride : plan->desc.row_size;
     const winattn_tensor *tensors[5];
     size_t count = 0;
     tensors[count++] = &call->from;
-    if (!pools) /* kernels that add nothing do not read it */
+    if (!pools && !measures) /* kernels that add nothing do not read it */
         tensors[count++] = adds ? &call->other : &call->from;
-    tensors[count++] = &call->weight;
-    tensors[count++] = &call->bias;
+    if (!measures) {
+        tensors[count++] = &call->weight;
+        tensors[count++] = &call->bias;
+    }
     tensors[count++] = &call->to;
-    const norm_args args = {.rows = call->rows,
-                            .tokens = call->tokens,
-                            .from = call->from.offset / size,
-                            .other = adds ? call->other.offset / size : 0,
-                            .to = call->to.offset / size,
-                            .weight = call->weight.offset / size,
-                            .bias = call->bias.offset / size,
-                            .group_rows =
-                                pools ? 1 : group_rows(plan, call->rows),
-                            .height = call->height,
-                            .width = call->width,
-                            .eps = call->eps,
-                            .flags = is_aligned(plan, chain, tensors, count) &&
-                                             stride % plan->access == 0
-                                         ? ROW_ALIGNED
-                                         : 0,
-                            .stride = stride};
+    const norm_args args = {
+        .rows = call->rows,
+        .tokens = call->tokens,
+        .from = call->from.offset / size,
+        .other = adds ? call->other.offset / size : 0,
+        .to = call->to.offset / (measures ? 2 * sizeof(float) : size),
+        .weight = call->weight.offset / size,
+        .bias = call->bias.offset / size,
+        .group_rows = pools ? 1 : group_rows(plan, call->rows),
+        .height = call->height,
+        .width = call->width,
+        .eps = call->eps,
+        .flags = is_aligned(plan, chain, tensors, count) &&
+                         stride % plan->access == 0
+                     ? ROW_ALIGNED
+                     : 0,
+        .stride = stride};
     const uint64_t groups =
         (call->rows + args.group_rows - 1) / args.group_rows;
     const size_t items = (size_t)plan->team * plan->teams;

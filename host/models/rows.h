@@ -14,6 +14,7 @@ typedef enum wa_row_job {
     WA_ROW_NORM_ADD,   /* to = other + norm(from) */
     WA_ROW_MERGE,      /* to = four neighbours of a map */
     WA_ROW_MERGE_NORM, /* to = norm(four neighbours of a map) */
+    WA_ROW_STATISTICS, /* to = mean and squared distances from it, fp32 */
     WA_ROW_POOL,       /* to = mean over tokens of norm(from) */
     WA_ROW_EMBED       /* to = patches of pictures */
 } wa_row_job;

@@ -19,6 +19,8 @@ typedef struct linear_run {
     const linear_case *c;
     unsigned random;
     matrix x, weight, bias, norm_weight, norm_bias, residual, y;
+    unsigned y_part; /* columns that statistics of y are of */
+    model_tensor terms, x_statistics, y_statistics;
 } linear_run;
 
 static double uniform(linear_run *run) /* -1 to 1 */
@@ -111,8 +113,9 @@ static void make_run(linear_run *run, const linear_case *c)
     run->x = drawn(run, c->rows, c->in, draw_x);
     run->weight = drawn(run, c->out, c->in, draw_weight);
     run->bias = drawn(run, 1, c->out, draw_bias);
-    run->norm_weight = drawn(run, 1, c->in, draw_norm_weight);
-    run->norm_bias = drawn(run, 1, c->in, draw_norm_bias);
+    const unsigned normed = linear_has(c, NORM_OF_SUMS) ? c->out : c->in;
+    run->norm_weight = drawn(run, 1, normed, draw_norm_weight);
+    run->norm_bias = drawn(run, 1, normed, draw_norm_bias);
     run->residual = drawn(run, c->rows, c->out, draw_residual);
     run->y = run->residual;
     run->y.stride += c->spread ? 8 : 0; /* rows lie otherwise */
@@ -121,9 +124,52 @@ static void make_run(linear_run *run, const linear_case *c)
     put_tensors_in_odd_memory(false);
 }
 
+/* Mean, and squared distances from it, of numbers first to end of a row. */
+static void find_part(const matrix *m, unsigned row, unsigned first,
+                      unsigned end, double *found)
+{
+    found[0] = found[1] = 0;
+    for (unsigned i = first; i < end; i++)
+        found[0] += at(m, row, i) / (end - first);
+    for (unsigned i = first; i < end; i++)
+        found[1] += pow(at(m, row, i) - found[0], 2);
+}
+
+/* What a layer gets from the one before, and from who has W. */
+static void make_norms(linear_run *run)
+{
+    const linear_case *c = run->c;
+    const unsigned part = c->x_part ? c->x_part : c->in;
+    const unsigned parts = (c->in - 1) / part + 1;
+    const size_t given = (size_t)c->rows * parts * 2;
+    const size_t made = (size_t)c->rows * ((c->out - 1) / run->y_part + 1) * 2;
+    double *terms = numbers((size_t)c->out * 2), *of_x = numbers(given);
+    for (unsigned o = 0; o < c->out; o++) {
+        terms[2 * o + 1] = linear_has(c, BIAS) ? at(&run->bias, 0, o) : 0;
+        for (unsigned i = 0; i < c->in; i++)
+            terms[2 * o] += at(&run->weight, o, i);
+    }
+    for (unsigned i = 0; i < c->rows * parts; i++) {
+        const unsigned first = i % parts * part;
+        find_part(&run->x, i / parts, first,
+                  first + part < c->in ? first + part : c->in, of_x + 2 * i);
+    }
+    run->terms = tensor_of(KIND_FP32, terms, (size_t)c->out * 2, 4);
+    run->x_statistics = tensor_of(KIND_FP32, of_x, given, 2);
+    run->y_statistics = tensor_empty(KIND_FP32, made, 2);
+}
+
 /* ---- The truth ---- */
 
 static double exact_gelu(double x) { return x / 2 * erfc(-x / sqrt(2)); }
+
+/* The norm's weights on the way are in W. */
+static double norm_of(const linear_run *run, double x, unsigned i)
+{
+    return linear_has(run->c, NORM_ON_THE_WAY)
+               ? x
+               : x * at(&run->norm_weight, 0, i) + at(&run->norm_bias, 0, i);
+}
 
 /* norm(x) of a row, and what its mean's rounding may be: a term of each. */
 static double find_row(const linear_run *run, unsigned r, double *row)
@@ -136,17 +182,19 @@ static double find_row(const linear_run *run, unsigned r, double *row)
         variance += pow(at(&run->x, r, i) - mean, 2) / c->in;
     const double eps = c->eps == 0 ? (double)1e-5f : (double)c->eps;
     const double factor = 1 / sqrt(variance + eps);
+    const bool has_norm =
+        linear_has(c, NORM) || linear_has(c, NORM_ON_THE_WAY);
     for (unsigned i = 0; i < c->in; i++)
-        row[i] = linear_has(c, NORM) ? (at(&run->x, r, i) - mean) * factor *
-                                               at(&run->norm_weight, 0, i) +
-                                           at(&run->norm_bias, 0, i)
-                                     : at(&run->x, r, i);
-    return linear_has(c, NORM) ? ldexp(fabs(mean) * factor, -22) : 0;
+        row[i] = has_norm
+                     ? norm_of(run, (at(&run->x, r, i) - mean) * factor, i)
+                     : at(&run->x, r, i);
+    return has_norm ? ldexp(fabs(mean) * factor, -22) : 0;
 }
 
-/* An element of the result, and its terms' absolute values summed. */
+/* An element of the result but for the residual, and its terms' absolute
+ * values summed. */
 static double find_element(const linear_run *run, const double *row,
-                           const double *rest, unsigned o, double *terms)
+                           unsigned o, double *terms)
 {
     const linear_case *c = run->c;
     double sum = linear_has(c, BIAS) ? at(&run->bias, 0, o) : 0;
@@ -157,8 +205,7 @@ static double find_element(const linear_run *run, const double *row,
     }
     if (linear_has(c, GELU))
         sum = exact_gelu(sum);
-    *terms += fabs(rest[o]);
-    return sum + rest[o];
+    return sum;
 }
 
 static double promised(const linear_case *c)
@@ -166,6 +213,22 @@ static double promised(const linear_case *c)
     if (c->dtype == WINATTN_FP32)
         return c->allow_tf32 ? 2e-3 : 5e-6;
     return c->dtype == WINATTN_FP16 ? 5e-4 : 4e-3;
+}
+
+/* Sums of a row, with their terms, become what the norm of them is. */
+static void normalise_sums(const linear_run *run, double *sums, double *terms)
+{
+    const linear_case *c = run->c;
+    double mean = 0, square = 0;
+    for (unsigned o = 0; o < c->out; o++)
+        mean += sums[o] / c->out;
+    for (unsigned o = 0; o < c->out; o++)
+        square += pow(sums[o] - mean, 2) / c->out;
+    const double factor = 1 / sqrt(square + (double)c->eps);
+    for (unsigned o = 0; o < c->out; o++) {
+        sums[o] = norm_of(run, (sums[o] - mean) * factor, o);
+        terms[o] *= factor;
+    }
 }
 
 /* `row` has room for one of x; got: of the result, which before was `rest`,
@@ -176,9 +239,15 @@ static void check_row(const linear_run *run, unsigned r, double *row,
     const linear_case *c = run->c;
     const double shift = find_row(run, r, row);
     double error = 0, size = 0, all = 0, moved = 0;
+    double *wants = numbers(c->out), *terms_of = numbers(c->out);
+    for (unsigned o = 0; o < c->out; o++)
+        wants[o] = find_element(run, row, o, &terms_of[o]);
+    if (linear_has(c, NORM_OF_SUMS))
+        normalise_sums(run, wants, terms_of);
     for (unsigned o = 0; o < c->out; o++) {
-        double terms, sum = 0;
-        const double want = find_element(run, row, rest, o, &terms);
+        double sum = 0;
+        const double want = wants[o] + rest[o];
+        const double terms = terms_of[o] + fabs(rest[o]);
         for (unsigned i = 0; i < c->in && shift > 0; i++)
             sum += fabs(at(&run->norm_weight, 0, i) * at(&run->weight, o, i));
         error += pow(got[o] - want, 2);
@@ -191,6 +260,26 @@ static void check_row(const linear_run *run, unsigned r, double *row,
     if (!(sqrt(error) <= most))
         fail_msg("row %u: error %.3g, %.3g of its size, is more than %.3g", r,
                  sqrt(error), sqrt(error / size), most);
+}
+
+/* Statistics are those of y as it is stored. */
+static void check_statistics(linear_run *run, const matrix *y)
+{
+    const unsigned out = run->c->out, part = run->y_part;
+    const unsigned parts = (out - 1) / part + 1;
+    tensor_read(&run->y_statistics);
+    for (unsigned i = 0; i < run->c->rows * parts; i++) {
+        const unsigned first = i % parts * part;
+        const unsigned end = first + part < out ? first + part : out;
+        const double *got = run->y_statistics.value + 2 * (size_t)i;
+        double want[2];
+        find_part(y, i / parts, first, end, want);
+        if (!(fabs(got[0] - want[0]) <= 1e-5 * (fabs(want[0]) + 1)) ||
+            !(fabs(got[1] - want[1]) <= 1e-4 * want[1] + 1e-6))
+            fail_msg("row %u, columns from %u: mean %g, not %g, squares %g, "
+                     "not %g",
+                     i / parts, first, got[0], want[0], got[1], want[1]);
+    }
 }
 
 static void check_result(linear_run *run)
@@ -210,6 +299,8 @@ static void check_result(linear_run *run)
             if (!isnan(y->t.value[i]))
                 fail_msg("what is behind row %u of y was written", r);
     }
+    if (linear_has(c, STATISTICS))
+        check_statistics(run, y);
 }
 
 /* ---- The call ---- */
@@ -224,7 +315,7 @@ static winattn_linear_desc desc_of(const linear_case *c)
         .in_features = c->in,
         .out_features = c->out,
         .layer_norm = linear_has(c, NORM),
-        .eps = c->eps,
+        .eps = linear_has(c, NORM) ? c->eps : 0,
         .has_bias = linear_has(c, BIAS),
         .activation = linear_has(c, GELU) ? WINATTN_ACTIVATION_GELU
                                           : WINATTN_ACTIVATION_NONE,
@@ -254,7 +345,7 @@ static winattn_linear call_of(const linear_run *run, size_t workspace)
                            .y = y->t.at};
     if (linear_has(c, BIAS))
         call.bias = run->bias.t.at;
-    if (linear_has(c, NORM)) {
+    if (linear_has(c, NORM) || linear_has(c, NORM_OF_SUMS)) {
         call.norm_weight = run->norm_weight.t.at;
         call.norm_bias = run->norm_bias.t.at;
     }
@@ -282,6 +373,38 @@ static void check_plan(const winattn_linear_plan *plan, const linear_case *c,
                      linear_has(c, NORM) ? (bytes + 15) / 16 * 16 : 0);
 }
 
+static unsigned norms_of(const linear_case *c)
+{
+    if (linear_has(c, NORM_FOUND))
+        return WA_FINDS_STATISTICS;
+    return (linear_has(c, NORM_ON_THE_WAY) ? WA_TAKES_STATISTICS : 0u) |
+           (linear_has(c, STATISTICS) ? WA_GIVES_STATISTICS : 0u) |
+           (linear_has(c, NORM_OF_SUMS) ? WA_NORMALISES : 0u);
+}
+
+/* A call that no descriptor describes. */
+static void enqueue_norms(const winattn_linear_plan *plan, linear_run *run,
+                          const winattn_linear *call)
+{
+    const linear_case *c = run->c;
+    wa_kernel_chain chain;
+    wa_linear_norms norms = {.x_part = c->x_part ? c->x_part : c->in,
+                             .eps = c->eps};
+    make_norms(run);
+    norms.x_statistics = run->x_statistics.at;
+    norms.y_statistics = run->y_statistics.at;
+    winattn_linear own = *call;
+    if (linear_has(c, NORM_ON_THE_WAY))
+        own.bias = run->terms.at;
+    if (own.residual_stride == 0)
+        own.residual_stride = c->out;
+    assert_status(wa_chain_begin(&chain, device.queue, 0, NULL, false), 0, "");
+    assert_status(wa_chain_end(&chain,
+                               wa_linear_append(plan, &own, &norms, &chain),
+                               NULL),
+                  0, "");
+}
+
 void run_linear(const linear_case *c, const wa_linear_shape *shape)
 {
     static const char *const types[] = {"fp32", "fp16", "bf16"};
@@ -293,7 +416,7 @@ void run_linear(const linear_case *c, const wa_linear_shape *shape)
              c->out, types[c->dtype], c->has, c->spread, c->data);
     const winattn_status status =
         shape ? wa_linear_plan_with_shape(device.context, device.id, &desc,
-                                          shape, &plan)
+                                          norms_of(c), shape, &plan)
               : winattn_linear_plan_create(device.context, device.id, &desc,
                                            &plan);
     if (status != WINATTN_SUCCESS)
@@ -304,9 +427,13 @@ void run_linear(const linear_case *c, const wa_linear_shape *shape)
     check_plan(plan, c, workspace);
     make_run(&run, c);
     const winattn_linear call = call_of(&run, workspace);
-    assert_status(
-        winattn_enqueue_linear(plan, device.queue, &call, 0, NULL, NULL), 0,
-        "");
+    run.y_part = shape ? shape->block_columns : c->out;
+    if (norms_of(c))
+        enqueue_norms(plan, &run, &call);
+    else
+        assert_status(
+            winattn_enqueue_linear(plan, device.queue, &call, 0, NULL, NULL),
+            0, "");
     check_result(&run);
     tensors_free();
     winattn_linear_plan_destroy(plan);

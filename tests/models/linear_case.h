@@ -25,6 +25,12 @@ enum {
     RESIDUAL = 8,
     IN_PLACE = 24,      /* y lies where the residual does */
     IN_ODD_MEMORY = 32, /* that the buffers use, from any element on */
+    /* norms beside the layer (linear_plan.h): of x, with statistics;
+     * statistics of y; of sums, before the residual */
+    NORM_ON_THE_WAY = 64,
+    STATISTICS = 128,
+    NORM_OF_SUMS = 256,
+    NORM_FOUND = 512 | 64 /* NORM_ON_THE_WAY, by statistics of its own */
 };
 
 typedef struct linear_case {
@@ -32,6 +38,7 @@ typedef struct linear_case {
     unsigned spread; /* elements between rows, and in front of tensors */
     linear_data data;
     float eps;
+    unsigned x_part; /* NORM_ON_THE_WAY: numbers that statistics are of */
     winattn_dtype dtype;
     bool allow_tf32;
     winattn_tier tier;

@@ -54,6 +54,36 @@ static const linear_case table[] = {
 };
 #define ROWS (sizeof table / sizeof *table)
 
+/* Layers by wgmma with norms beside them: several blocks of rows, blocks that
+ * divide columns and do not, statistics of parts that divide rows and do not;
+ * means far from 0. Those of sums are of whole rows. */
+static const linear_case with_norms[] =
+    {
+        {200, 96, 288, NORM_ON_THE_WAY | BIAS, .eps = 1e-5f},
+        {131, 192, 72, NORM_ON_THE_WAY | BIAS | GELU, .x_part = 80,
+         .spread = 8},
+        {70, 64, 96, NORM_ON_THE_WAY | BIAS, .data = DATA_OFFSET,
+         .x_part = 48},
+        {33, 64, 40, NORM_ON_THE_WAY | BIAS, .eps = 0.5f, .spread = 3},
+        {200, 96, 96, STATISTICS | BIAS | IN_PLACE, .spread = 0},
+        {131, 64, 200, STATISTICS | BIAS | RESIDUAL, .spread = 8},
+        {90, 32, 104, STATISTICS, .data = DATA_POSITIVE},
+        {150, 96, 96, NORM_OF_SUMS | BIAS | IN_PLACE, .eps = 1e-5f},
+        {75, 48, 192, NORM_OF_SUMS | BIAS | RESIDUAL, .eps = 1e-5f,
+         .spread = 3},
+        {66, 64, 32, NORM_OF_SUMS | RESIDUAL, .eps = 0.1f},
+},
+                         /* and by fragments */
+    with_found_norms[] = {
+        {49, 96, 96, NORM_FOUND | BIAS, .eps = 1e-5f},
+        {33, 40, 70, NORM_FOUND | BIAS | GELU, .eps = 1e-5f},
+        {20, 33, 51, NORM_FOUND | BIAS, .spread = 3, .eps = 0.5f},
+        {40, 192, 64, NORM_FOUND | BIAS, .data = DATA_OFFSET},
+        {9, 700, 24, NORM_FOUND, .spread = 8},
+        {21, 5, 8, NORM_FOUND | BIAS, .eps = 1e-3f},
+};
+#define WITH_NORMS (sizeof with_norms / sizeof *with_norms)
+
 /* In tiles of the unit: a wave's, waves; then numbers of a stage, stages. */
 static const struct {
     unsigned rows, columns, row_waves, column_waves, dim_waves, dims, stages;
@@ -184,6 +214,19 @@ static void each_row_with_kept_weights(void **state)
         }
 }
 
+static wa_linear_shape wgmma_shape(size_t k)
+{
+    return (wa_linear_shape){.block_rows = of_wgmma[k][0],
+                             .block_columns = of_wgmma[k][1],
+                             .stage_dims = 64,
+                             .stages = of_wgmma[k][2],
+                             .row_waves = of_wgmma[k][3],
+                             .column_waves = 1,
+                             .dim_waves = 1,
+                             .keeps_weight = of_wgmma[k][4],
+                             .wgmma = 1};
+}
+
 /* Layers that wgmma computes. */
 static void each_row_by_wgmma(void **state)
 {
@@ -193,19 +236,50 @@ static void each_row_by_wgmma(void **state)
             const linear_case c =
                 case_of(i, (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16);
             const wa_linear_problem p = linear_problem_of(&c);
-            const wa_linear_shape shape = {.block_rows = of_wgmma[k][0],
-                                           .block_columns = of_wgmma[k][1],
-                                           .stage_dims = 64,
-                                           .stages = of_wgmma[k][2],
-                                           .row_waves = of_wgmma[k][3],
-                                           .column_waves = 1,
-                                           .dim_waves = 1,
-                                           .keeps_weight = of_wgmma[k][4],
-                                           .wgmma = 1};
+            const wa_linear_shape shape = wgmma_shape(k);
             if (wa_linear_check_shape(&p, told, c.tier, &shape) ||
                 is_left_out(i) || (!part_is("all") && (i + k) % 3 != 0))
                 continue;
             run_linear(&c, &shape);
+        }
+}
+
+static void norms_by_wgmma(void **state)
+{
+    (void)state;
+    for (size_t i = 0; unit && i < WITH_NORMS; i++)
+        for (size_t k = 0; k < OF_WGMMA; k++) {
+            linear_case c = with_norms[i];
+            wa_linear_shape shape = wgmma_shape(k);
+            c.tier = WINATTN_TIER_MATRIX;
+            c.dtype = (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16;
+            c.seed = (unsigned)i + 1;
+            if (linear_has(&c, NORM_OF_SUMS))
+                shape.block_columns = c.out;
+            const wa_linear_problem p = linear_problem_of(&c);
+            if (wa_linear_check_shape(&p, told, c.tier, &shape) ||
+                (!part_is("all") && (i + k) % 3 != 0))
+                continue;
+            run_linear(&c, &shape);
+        }
+}
+
+static void norms_that_are_found(void **state)
+{
+    (void)state;
+    for (size_t i = 0;
+         unit && i < sizeof with_found_norms / sizeof *with_found_norms; i++)
+        for (size_t k = 0; k < SHAPES; k++) {
+            linear_case c = with_found_norms[i];
+            const wa_linear_shape shape = shape_of(k, false);
+            c.tier = WINATTN_TIER_MATRIX;
+            c.dtype = (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16;
+            c.seed = (unsigned)i + 1;
+            wa_linear_problem p = linear_problem_of(&c);
+            p.norms = WA_FINDS_STATISTICS;
+            if (!wa_linear_check_shape(&p, told, c.tier, &shape) &&
+                (part_is("all") || (i + k) % 3 == 0))
+                run_linear(&c, &shape);
         }
 }
 
@@ -269,6 +343,10 @@ int main(int count, char **arguments)
         cmocka_unit_test_setup_teardown(each_row_with_kept_weights,
                                         hold_session, release_session),
         cmocka_unit_test_setup_teardown(each_row_by_wgmma, hold_session,
+                                        release_session),
+        cmocka_unit_test_setup_teardown(norms_by_wgmma, hold_session,
+                                        release_session),
+        cmocka_unit_test_setup_teardown(norms_that_are_found, hold_session,
                                         release_session),
         cmocka_unit_test_setup_teardown(random_shapes, hold_session,
                                         release_session)};

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What work-groups of linear_wgmma.cl compute, and where they have what in
+ * local memory. */
+#include "common/storage.cl"
+#define HEAD_DIM 64 /* of swizzled_chunk: rows of one panel */
+#define WARPGROUPS (ROW_WAVES / 4)
+#include "hopper/warpgroup_extents.h"
+
+#include "hopper/lanes.cl"
+#include "hopper/mbarrier.cl"
+#include "hopper/stored_numbers.cl"
+#include "hopper/wgmma.cl"
+/* behind the unit's file */
+#include "models/gelu_half.cl"
+
+REQUIRE(BLOCK_ROWS)
+REQUIRE(BLOCK_COLUMNS)
+REQUIRE(STAGES)
+REQUIRE(ROW_WAVES)
+REQUIRE(ROW_SIZE)
+REQUIRE(KEEPS_WEIGHT)
+REQUIRE(TAKES_STATISTICS)
+REQUIRE(GIVES_STATISTICS)
+REQUIRE(NORMALISES)
+
+#define TEAM_GROUPS (BLOCK_ROWS / WARPGROUP_ROWS)
+#define TEAMS (WARPGROUPS / TEAM_GROUPS)
+#define TEAM_WAVES (TEAM_GROUPS * (WARPGROUP / WAVE))
+#define RESULT_PANELS CEIL_DIV(BLOCK_COLUMNS, PANEL_CHANNELS)
+/* Stages that a block goes through. */
+#define BLOCK_STAGES (ROW_PANELS + (HAS_RESIDUAL ? RESULT_PANELS : 0))
+/* A consumer holds a stage and awaits the next one; and a team's first stage
+ * follows the residual of the block before, which nobody may have found. */
+typedef char ring_is_long_enough
+    [STAGES > (HAS_RESIDUAL && TEAMS > 1 ? RESULT_PANELS : 1) ? 1 : -1];
+
+/* What a work-group computes: tensors from their starts on. */
+typedef struct layer {
+    const linear_args *args;
+    const linear_norm_args *norm;
+    __global const storage *x, *weight, *bias, *residual;
+    __global const storage *norm_weight, *norm_bias;
+    __global const float2 *x_statistics;
+    __global float2 *y_statistics;
+    __global storage *y;
+    uint column_blocks, blocks, groups;
+    uint memory; /* address of local memory */
+} layer;
+
+INLINE uint first_row_of(const layer *l, uint block)
+{
+    return block / l->column_blocks * BLOCK_ROWS;
+}
+INLINE uint first_column_of(const layer *l, uint block)
+{
+    return block % l->column_blocks * BLOCK_COLUMNS;
+}
+
+/* ---- Local memory ---- */
+
+INLINE uint kept_panel(const layer *l, uint panel)
+{
+    return l->memory + panel * W_PANEL_BYTES;
+}
+/* Stage n, counted from the work-group's first block on. */
+INLINE uint stage_at(const layer *l, uint n)
+{
+    return l->memory + KEPT_WEIGHT_BYTES + n % STAGES * PANEL_STAGE_BYTES;
+}
+INLINE uint filled_at(const layer *l, uint n)
+{
+    return l->memory + KEPT_WEIGHT_BYTES + STAGES * PANEL_STAGE_BYTES +
+           n % STAGES * 8;
+}
+INLINE uint read_at(const layer *l, uint n)
+{
+    return filled_at(l, n) + STAGES * 8;
+}
+/* A turn: products of the block before have found their stages. Else a team
+ * could look for a stage that is to be filled twice until then. */
+INLINE uint turn_at(const layer *l, uint team)
+{
+    return filled_at(l, 0) + STAGES * 16 + team * 8;
+}
+INLINE uint parity_of(uint n) { return n / STAGES % 2; }
