@@ -20,7 +20,7 @@
 #define RING_BYTES (STAGES * STAGE_SIZE * CHUNK_BYTES / CHUNK)
 #define OUT_BYTES (ROW_WAVES * COLUMN_WAVES * DIM_WAVES * OUT_FLOATS * 4)
 /* Where rows are normalised, work-items share one, with two pairs each. */
-#define ROW_ITEMS (GROUP / BLOCK_ROWS)
+#define ROW_ITEMS (GROUP < BLOCK_ROWS ? 1 : GROUP / BLOCK_ROWS)
 #define NORM_BYTES (FINDS_STATISTICS ? 16 * GROUP : 0)
 #define NORMS_AT ((LINEAR_BYTES - NORM_BYTES) / 8)
 #define LINEAR_BYTES                                                          \
