@@ -16,6 +16,7 @@ import statistics
 import sys
 
 import torch
+import winattn.torch
 from torch.nn import functional
 from winattn.torch import compat
 
@@ -62,6 +63,27 @@ def slide(q, k, v, block, blocks, scale):
         q, k, v, (ahead >= 0) & (ahead < blocks), scale=scale)
 
 
+def attend_map(qkv, bias, mask, window, shift):
+    """Roll, cut, attend, join, roll back; qkv: [batch, height, width, 3, heads,
+    channels]."""
+    batch, side, _, _, heads, channels = qkv.shape
+    count = side // window
+    x = qkv.roll((-shift, -shift), (1, 2))
+    x = x.view(batch, count, window, count, window, 3, heads, channels)
+    q, k, v = x.permute(5, 0, 1, 3, 6, 2, 4, 7).reshape(
+        3, batch, count ** 2, heads, window ** 2, channels).unbind()
+    x = functional.scaled_dot_product_attention(q, k, v, mask[:, None] + bias)
+    x = x.view(batch, count, count, heads, window, window, channels)
+    x = x.permute(0, 1, 4, 2, 5, 3, 6).reshape(batch, side, side, heads,
+                                               channels)
+    return x.roll((shift, shift), (1, 2))
+
+
+def accelerated_map(qkv, bias, mask, window, shift):
+    return winattn.torch.grid_attention(qkv, window=window, shift=shift,
+                                        bias=bias)
+
+
 # ---- What is compared ----
 
 def windows(count, heads, tokens, channels):
@@ -84,9 +106,29 @@ def sliding(batch, tokens, blocks):
     return "attention", slide, (q, k, v, 256, blocks, 0.125)
 
 
+def shift_mask(side, window, shift):
+    """[windows, tokens, tokens]: -100 between parts that the roll brought
+    together."""
+    line = torch.arange(side, device="cuda")
+    part = (line >= side - window).int() + (line >= side - shift).int()
+    parts = (3 * part[:, None] + part).view(
+        side // window, window, side // window, window)
+    parts = parts.transpose(1, 2).reshape(-1, window ** 2)
+    return -100 * (parts[:, :, None] != parts[:, None]).half()
+
+
+def maps(batch, side, window, shift, heads):
+    return (accelerated_map, attend_map,
+            (random(batch, side, side, 3, heads, 32),
+             random(heads, window ** 2, window ** 2),
+             shift_mask(side, window, shift), window, shift))
+
+
 # As in bench/results/peers_h200.csv; the mask of dot attention is left out,
 # which its project does not have.
 ROWS = (("4096 windows, 3 heads, 49 x 32", windows, (4096, 3, 49, 32)),
+        ("64 maps of 56 x 56, 3 heads, 7 x 7, shift 3", maps,
+         (64, 56, 7, 3, 3)),
         ("1024 windows, 4 heads, 64 x 64", windows, (1024, 4, 64, 64)),
         ("1024 windows, 4 heads, 144 x 32", windows, (1024, 4, 144, 32)),
         ("cosine, 4096 windows, 6 heads, 64 x 32", cosine, (4096, 6, 64)),
@@ -138,7 +180,8 @@ def main():
         torch.manual_seed(1)
         torch._dynamo.reset()
         name, plain, given = make(*sizes)
-        ways = {"winattn": getattr(compat, name),
+        ways = {"winattn": (getattr(compat, name) if isinstance(name, str)
+                            else name),
                 "original": projects.get(name),
                 "torch.compile": torch.compile(plain)}
         if name == "attention" and sizes[1] > 4096:
