@@ -263,6 +263,14 @@ uint64_t wa_block_workspace(const winattn_block_plan *plan)
 
 bool wa_block_folds(const winattn_block_plan *plan) { return plan->folds; }
 
+bool wa_blocks_match(const winattn_block_plan *a, const winattn_block_plan *b)
+{
+    return a->folds == b->folds && a->hands_on == b->hands_on &&
+           (!a->hands_on ||
+            (part_of(a->attention.proj) == part_of(b->attention.proj) &&
+             part_of(a->fc2) == part_of(b->fc2)));
+}
+
 winattn_status
 winattn_block_plan_workspace_size(const winattn_block_plan *plan, size_t *size)
 {

@@ -189,7 +189,11 @@ static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
         flags |= LINEAR_WIDE_WEIGHT;
     /* only whole vectors of a row are written at once */
     const uint32_t vector = vector_of(p);
-    if (is_wide(p, &l->y, start, l->y_stride, vector) &&
+    const bool norms_are_wide =
+        !(p->norms & WA_NORMALISES) ||
+        (is_wide(p, &l->norm_weight, start, 0, vector) &&
+         is_wide(p, &l->norm_bias, start, 0, vector));
+    if (norms_are_wide && is_wide(p, &l->y, start, l->y_stride, vector) &&
         (!p->has_bias || is_wide(p, &l->bias, start, 0, vector)) &&
         (!p->has_residual ||
          is_wide(p, &l->residual, start, l->residual_stride, vector)))

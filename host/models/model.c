@@ -142,8 +142,8 @@ static winattn_status make_block(winattn_model *model, uint32_t number,
                               folds, plan);
 }
 
-/* Both kinds of a stage's blocks fold norms into layers, or neither does: they
- * hand statistics on. */
+/* Both kinds of a stage's blocks fold norms into layers, and alike, or neither
+ * does: they hand statistics on. */
 static winattn_status make_blocks(winattn_model *model, uint32_t number,
                                   bool folds)
 {
@@ -151,8 +151,7 @@ static winattn_status make_blocks(winattn_model *model, uint32_t number,
     WA_TRY(make_block(model, number, false, folds, &stage->plain));
     if (stage->depth > 1)
         WA_TRY(make_block(model, number, true, folds, &stage->shifted));
-    if (!stage->shifted ||
-        wa_block_folds(stage->plain) == wa_block_folds(stage->shifted))
+    if (!stage->shifted || wa_blocks_match(stage->plain, stage->shifted))
         return WINATTN_SUCCESS;
     winattn_block_plan_destroy(stage->plain);
     winattn_block_plan_destroy(stage->shifted);

@@ -102,6 +102,8 @@ winattn_status wa_block_plan_make(cl_context context, cl_device_id device,
                                   const winattn_block_desc *desc, bool folds,
                                   winattn_block_plan **plan);
 bool wa_block_folds(const winattn_block_plan *plan);
+/* Can one block go on with what the other found of the map's rows? */
+bool wa_blocks_match(const winattn_block_plan *a, const winattn_block_plan *b);
 
 /* Bytes of workspace, and of statistics. */
 uint64_t wa_block_workspace(const winattn_block_plan *plan);

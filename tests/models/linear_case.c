@@ -114,8 +114,12 @@ static void make_run(linear_run *run, const linear_case *c)
     run->weight = drawn(run, c->out, c->in, draw_weight);
     run->bias = drawn(run, 1, c->out, draw_bias);
     const unsigned normed = linear_has(c, NORM_OF_SUMS) ? c->out : c->in;
+    linear_case odd = *c;
+    odd.spread = linear_has(c, ODD_NORM) ? 1 : c->spread;
+    run->c = &odd;
     run->norm_weight = drawn(run, 1, normed, draw_norm_weight);
     run->norm_bias = drawn(run, 1, normed, draw_norm_bias);
+    run->c = c;
     run->residual = drawn(run, c->rows, c->out, draw_residual);
     run->y = run->residual;
     run->y.stride += c->spread ? 8 : 0; /* rows lie otherwise */

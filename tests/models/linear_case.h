@@ -30,7 +30,8 @@ enum {
     NORM_ON_THE_WAY = 64,
     STATISTICS = 128,
     NORM_OF_SUMS = 256,
-    NORM_FOUND = 512 | 64 /* NORM_ON_THE_WAY, by statistics of its own */
+    NORM_FOUND = 512 | 64, /* NORM_ON_THE_WAY, by statistics of its own */
+    ODD_NORM = 1024        /* the norm's weights start anywhere */
 };
 
 typedef struct linear_case {
