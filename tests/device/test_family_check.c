@@ -77,7 +77,7 @@ static void right_kernels_pass(void **state)
 static void wrong_kernels_do_not(void **state)
 {
     static const char *const reasons[WA_PASSES] = {
-        "self-test failed: o of head ", "self-test failed: dq of head "};
+        "self-test failed: o, element ", "self-test failed: dq, element "};
     (void)state;
     for (int pass = 0; pass < WA_PASSES; pass++) {
         assert_int_equal(check(ON_GRID, (wa_pass)pass, "-DTABLE_STEP_1=12 "),
