@@ -26,6 +26,7 @@
 #define wa_check_memory wa_winattn_check_memory
 #define wa_check_process wa_winattn_check_process
 #define wa_check_queue wa_winattn_check_queue
+#define wa_compare_check_numbers wa_winattn_compare_check_numbers
 #define wa_describe_tuning wa_winattn_describe_tuning
 #define wa_fail wa_winattn_fail
 #define wa_fail_cl wa_winattn_fail_cl
@@ -46,6 +47,7 @@
 #define wa_make_buffer wa_winattn_make_buffer
 #define wa_may_pass wa_winattn_may_pass
 #define wa_offer_rows wa_winattn_offer_rows
+#define wa_pick_check_number wa_winattn_pick_check_number
 #define wa_program_set_keep wa_winattn_program_set_keep
 #define wa_program_set_keeps wa_winattn_program_set_keeps
 #define wa_program_set_origin wa_winattn_program_set_origin
@@ -65,6 +67,7 @@
 #define wa_session_kernel wa_winattn_session_kernel
 #define wa_session_programs wa_winattn_session_programs
 #define wa_session_release wa_winattn_session_release
+#define wa_session_test_once wa_winattn_session_test_once
 #define wa_set_arg wa_winattn_set_arg
 #define wa_tier_name wa_winattn_tier_name
 #define wa_tier_refusal wa_winattn_tier_refusal

@@ -87,9 +87,8 @@ static winattn_status make_check_problem(const wa_problem *problem,
 
 /* ---- Its numbers ---- */
 
-/* Operands are n times a power of two, |n| <= 8, which both types hold
- * exactly. Queries and biases of the second head are larger, so that weights
- * need other bases. */
+/* Operands are n times a power of two. Queries and biases of the second head
+ * are larger, so that weights need other bases. */
 #define MOST_N 8
 
 static float scale_of(wa_tensor_id id, uint32_t head)
@@ -104,7 +103,7 @@ static float scale_of(wa_tensor_id id, uint32_t head)
     }
 }
 
-static int pick(uint32_t *random)
+int wa_pick_check_number(uint32_t *random)
 {
     *random = *random * 1664525u + 1013904223u;
     return (int)((*random >> 16) % (2 * MOST_N + 1)) - MOST_N;
@@ -123,7 +122,7 @@ static void make_check_numbers(const wa_problem *small, wa_tensor_id id,
     const wa_tensor *tensor = &small->tensor[id];
     uint32_t random = (uint32_t)id + 1;
     for (uint64_t i = 0; i < tensor->span; i++) {
-        const int n = pick(&random);
+        const int n = wa_pick_check_number(&random);
         const uint32_t head = head_of(tensor, i);
         if (tensor->element_size == 1) /* every other window has regions */
             ((uint8_t *)bytes)[i] =
@@ -155,37 +154,34 @@ static double promised(winattn_dtype dtype, wa_tensor_id id)
     }
 }
 
-static double number_at(const wa_problem *small, const wa_tensor *tensor,
+static double number_at(const wa_tensor *tensor, winattn_dtype dtype,
                         const void *bytes, uint64_t i)
 {
     return tensor->element_size == sizeof(float)
                ? (double)((const float *)bytes)[i]
-               : (double)wa_half_value(small->dtype == WINATTN_FP16,
+               : (double)wa_half_value(dtype == WINATTN_FP16,
                                        ((const uint16_t *)bytes)[i]);
 }
 
-/* Fails with WINATTN_UNSUPPORTED_DEVICE and the first number of an output that
- * is not what another family computed; both are promised to be about right. */
-static winattn_status compare_check_numbers(const wa_problem *small,
-                                            wa_tensor_id id, const void *is,
-                                            const void *right)
+winattn_status wa_compare_check_numbers(const wa_tensor *tensor,
+                                        winattn_dtype dtype, wa_tensor_id like,
+                                        const char *name, const void *is,
+                                        const void *right)
 {
-    const wa_tensor *tensor = &small->tensor[id];
-    const double part = OF_ONE * promised(small->dtype, id);
+    const double part = OF_ONE * promised(dtype, like);
     double largest[HEADS] = {0};
     for (uint64_t i = 0; i < tensor->span; i++) {
         double *most = &largest[head_of(tensor, i)];
-        const double size = fabs(number_at(small, tensor, right, i));
+        const double size = fabs(number_at(tensor, dtype, right, i));
         *most = size > *most ? size : *most;
     }
     for (uint64_t i = 0; i < tensor->span; i++) {
-        const uint32_t head = head_of(tensor, i);
-        const double a = number_at(small, tensor, is, i);
-        const double b = number_at(small, tensor, right, i);
-        if (!(fabs(a - b) <= part * largest[head]))
+        const double a = number_at(tensor, dtype, is, i);
+        const double b = number_at(tensor, dtype, right, i);
+        if (!(fabs(a - b) <= part * largest[head_of(tensor, i)]))
             return WA_BAD_DEVICE(
-                "self-test failed: %s, element %llu, is %g, not %g",
-                wa_tensor_name(id), (unsigned long long)i, a, b);
+                "self-test failed: %s, element %llu, is %g, not %g", name,
+                (unsigned long long)i, a, b);
     }
     return WINATTN_SUCCESS;
 }
@@ -411,8 +407,9 @@ static winattn_status compare(const comparison *c, wa_pass pass,
 {
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
         if (is->bytes[id] && is_output(id, pass))
-            WA_TRY(compare_check_numbers(&c->problem, id, is->bytes[id],
-                                         right->bytes[id]));
+            WA_TRY(wa_compare_check_numbers(
+                &c->problem.tensor[id], c->problem.dtype, id,
+                wa_tensor_name(id), is->bytes[id], right->bytes[id]));
     return WINATTN_SUCCESS;
 }
 

@@ -29,4 +29,16 @@ winattn_status wa_check_family(wa_session *session, const wa_problem *problem,
                                const wa_table_buffers *table,
                                wa_runner *runner, void *data);
 
+/* ---- Numbers of any comparison ---- */
+
+/* The next n, |n| <= 8, which all types hold exactly. */
+WA_SISTER int wa_pick_check_number(uint32_t *random);
+
+/* Fails with WINATTN_UNSUPPORTED_DEVICE and the first number of an output of
+ * at most two heads that is not what another kernel computed; both are
+ * promised to be about right, as exact as `like`. */
+WA_SISTER winattn_status wa_compare_check_numbers(
+    const wa_tensor *tensor, winattn_dtype dtype, wa_tensor_id like,
+    const char *name, const void *is, const void *right);
+
 #endif

@@ -100,16 +100,15 @@ winattn_status wa_session_find_spills(const wa_session *session,
 /* ---- Self-tests ---- */
 
 /* A text that is to be freed; NULL: out of memory. */
-static char *subject_of(winattn_dtype dtype, const char *kernel,
-                        const char *defines, const char *build_options)
+static char *text_of(const wa_tested *subject)
 {
-    const size_t size =
-        strlen(kernel) + strlen(defines) + strlen(build_options) + 16;
-    char *subject = malloc(size);
-    if (subject)
-        snprintf(subject, size, "%d %s %s\n%s", (int)dtype, kernel, defines,
-                 build_options);
-    return subject;
+    const size_t size = strlen(subject->kernel) + strlen(subject->defines) +
+                        strlen(subject->build_options) + 16;
+    char *text = malloc(size);
+    if (text)
+        snprintf(text, size, "%d %s %s\n%s", (int)subject->dtype,
+                 subject->kernel, subject->defines, subject->build_options);
+    return text;
 }
 
 /* What an earlier test found; false: there was none. */
@@ -142,23 +141,51 @@ static void keep(wa_session *session, char **subject, winattn_status status)
     session->checks = check;
 }
 
+winattn_status wa_session_test_once(wa_session *session,
+                                    const wa_tested *subject,
+                                    wa_self_test *test, const void *data)
+{
+    winattn_status status;
+    char *text = text_of(subject);
+    WA_TRY_MEMORY(text);
+    wa_lock_take(session->check_lock);
+    if (!recall(session, text, &status)) {
+        status = test(session, data);
+        keep(session, &text, status);
+    }
+    wa_lock_release(session->check_lock);
+    free(text);
+    return status;
+}
+
+static winattn_status test_matrix_unit(wa_session *session, const void *data)
+{
+    const wa_tested *subject = data;
+    return wa_check_matrix_unit(session->context, session->device_id,
+                                session->programs, &session->device,
+                                subject->dtype, subject->build_options);
+}
+
 winattn_status wa_session_check_matrix_unit(wa_session *session,
                                             winattn_dtype dtype,
                                             const char *build_options)
 {
-    winattn_status status;
-    char *subject = subject_of(dtype, "", "", build_options);
-    WA_TRY_MEMORY(subject);
-    wa_lock_take(session->check_lock);
-    if (!recall(session, subject, &status)) {
-        status = wa_check_matrix_unit(session->context, session->device_id,
-                                      session->programs, &session->device,
-                                      dtype, build_options);
-        keep(session, &subject, status);
-    }
-    wa_lock_release(session->check_lock);
-    free(subject);
-    return status;
+    const wa_tested subject = {dtype, "", "", build_options};
+    return wa_session_test_once(session, &subject, test_matrix_unit, &subject);
+}
+
+typedef struct planned_pass {
+    const wa_problem *problem;
+    const wa_plan *plan;
+    const wa_kernels *kernels;
+    const wa_table_buffers *table;
+} planned_pass;
+
+static winattn_status test_family(wa_session *session, const void *data)
+{
+    const planned_pass *p = data;
+    return wa_check_family(session, p->problem, p->plan, p->kernels, p->table,
+                           NULL, NULL);
 }
 
 winattn_status wa_session_check_family(wa_session *session,
@@ -168,19 +195,10 @@ winattn_status wa_session_check_family(wa_session *session,
                                        const wa_table_buffers *table)
 {
     const wa_step *main = &plan->step[wa_main_step(plan->pass)];
-    winattn_status status;
-    char *subject = subject_of(problem->dtype, main->kernel, main->defines,
-                               problem->build_options);
-    WA_TRY_MEMORY(subject);
-    wa_lock_take(session->check_lock);
-    if (!recall(session, subject, &status)) {
-        status = wa_check_family(session, problem, plan, kernels, table, NULL,
-                                 NULL);
-        keep(session, &subject, status);
-    }
-    wa_lock_release(session->check_lock);
-    free(subject);
-    return status;
+    const wa_tested subject = {problem->dtype, main->kernel, main->defines,
+                               problem->build_options};
+    const planned_pass pass = {problem, plan, kernels, table};
+    return wa_session_test_once(session, &subject, test_family, &pass);
 }
 
 /* ---- Contexts and devices ---- */

@@ -48,6 +48,21 @@ WA_SISTER winattn_status wa_session_find_spills(const wa_session *session,
                                                 cl_kernel kernel,
                                                 cl_ulong *bytes);
 
+/* What a self-test is about: a type, or a kernel ("": none). */
+typedef struct wa_tested {
+    winattn_dtype dtype;
+    const char *kernel, *defines;
+    const char *build_options; /* the caller's */
+} wa_tested;
+
+/* Makes a test once for each subject. It fails with WINATTN_UNSUPPORTED_DEVICE
+ * if the device is wrong; one that fails in another way is made again. */
+typedef winattn_status wa_self_test(wa_session *session, const void *data);
+WA_SISTER winattn_status wa_session_test_once(wa_session *session,
+                                              const wa_tested *subject,
+                                              wa_self_test *test,
+                                              const void *data);
+
 /* wa_check_family of a plan's pass, made once for each program of its main
  * step. */
 winattn_status wa_session_check_family(wa_session *session,
