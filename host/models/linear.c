@@ -58,6 +58,8 @@ static winattn_status build_kernels(winattn_linear_plan *plan)
         WA_TRY(wa_session_kernel(plan->session, kernel->name, kernel->defines,
                                  p->build_options, &plan->kernels[i]));
         WA_TRY(check_kernel(plan, i));
+        if (kernel->shape.wgmma)
+            WA_TRY(wa_linear_compare(plan, (wa_linear_kernel_id)i));
     }
     return WINATTN_SUCCESS;
 }

@@ -66,6 +66,14 @@ winattn_status wa_linear_append_as(const winattn_linear_plan *plan,
                                    wa_linear_kernel_id id,
                                    wa_kernel_chain *chain);
 
+/* Compares the plan's kernel, by wgmma, with one by fragments, once in a
+ * session, unless its program is from the cache, whereto only one that passed
+ * came. Fails with WINATTN_UNSUPPORTED_DEVICE and the first number that is
+ * wrong; with another status if the comparison could not be made.
+ * (linear_check.c) */
+winattn_status wa_linear_compare(const winattn_linear_plan *plan,
+                                 wa_linear_kernel_id id);
+
 /* A plan with norms beside it; and with a shape of the caller's, for tests and
  * measurements: desc->tier says of which tier. NULL: with its own. (linear.c)
  */

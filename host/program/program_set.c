@@ -248,7 +248,7 @@ winattn_status wa_program_set_origin(wa_program_set *set, cl_kernel kernel,
                                      const char **origin)
 {
     static const char *const names[] = {[FROM_SOURCE] = "compiled from source",
-                                        [FROM_CACHE] = "from the cache",
+                                        [FROM_CACHE] = WA_FROM_CACHE,
                                         [FROM_IMPORT] = "imported"};
     shared_program *entry = NULL;
     wa_lock_take(set->lock);

@@ -26,6 +26,7 @@ winattn_status wa_program_set_kernel(wa_program_set *set, const char *name,
                                      cl_kernel *kernel);
 
 /* Where the kernel's program came from: "compiled from source" and so on. */
+#define WA_FROM_CACHE "from the cache" /* of wa_program_set_keep */
 WA_SISTER winattn_status wa_program_set_origin(wa_program_set *set,
                                                cl_kernel kernel,
                                                const char **origin);

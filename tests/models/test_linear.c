@@ -284,6 +284,35 @@ static void norms_that_are_found(void **state)
         }
 }
 
+/* One that computes other numbers, here of shorter rows, is not taken. */
+static void wrong_wgmma_is_seen(void **state)
+{
+    const winattn_linear_desc desc = {.struct_size = sizeof desc,
+                                      .dtype = WINATTN_FP16,
+                                      .tier = (winattn_tier)chosen.tier,
+                                      .in_features = 96,
+                                      .out_features = 72,
+                                      .has_bias = true,
+                                      .has_residual = true,
+                                      .build_options = "-DROW_SIZE=80"};
+    char text[8192];
+    wa_linear_problem p;
+    winattn_linear_plan *plan;
+    (void)state;
+    assert_status(wa_linear_read(&desc, &p), 0, "");
+    if (!unit || wa_linear_wgmma_refusal(&p, told))
+        skip();
+    assert_status(
+        winattn_linear_plan_create(device.context, device.id, &desc, &plan), 0,
+        "");
+    assert_status(winattn_linear_plan_describe(plan, sizeof text, text, NULL),
+                  0, "");
+    if (!strstr(text, "matrix_mma\n") ||
+        !strstr(text, "shape not taken: self-test failed: y by wgmma, "))
+        fail_msg("%s", text);
+    winattn_linear_plan_destroy(plan);
+}
+
 /* ---- Shapes that a row of the tuning table may name ---- */
 
 static uint32_t pick(random_state *r, const uint32_t *numbers, int count)
@@ -348,6 +377,8 @@ int main(int count, char **arguments)
         cmocka_unit_test_setup_teardown(norms_by_wgmma, hold_session,
                                         release_session),
         cmocka_unit_test_setup_teardown(norms_that_are_found, hold_session,
+                                        release_session),
+        cmocka_unit_test_setup_teardown(wrong_wgmma_is_seen, hold_session,
                                         release_session),
         cmocka_unit_test_setup_teardown(random_shapes, hold_session,
                                         release_session)};

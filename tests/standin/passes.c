@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #include "../cl/common/args.h"
+#include "../cl/models/linear_args.h"
 
 static bool has(const char *text, const char *part)
 {
@@ -68,10 +69,27 @@ static void leave_gradients(cl_kernel kernel, const backward_args *args)
         put_one(workspace, args->scale_partials);
 }
 
+/* A linear layer's tensors may have one buffer. */
+static void leave_layer(cl_kernel kernel, const linear_args *args)
+{
+    const forward_args as = {.q.offset = args->x};
+    const unsigned last = kernel->facts->parameter_count - 1;
+    leave(kernel, &as, last - 5, WA_TENSORS);
+    if (last > 5) /* statistics */
+        leave(kernel, &as, 0, WA_TENSORS);
+    if (is_wrong(kernel, &as, WA_O))
+        put_one(argument_from_end(kernel, last - 5), args->y / 2 + 1);
+}
+
 void compute_pass(cl_kernel kernel)
 {
     const char *name = kernel->facts->name;
     const unsigned char *given = kernel->arguments[0].bytes;
+    if (has(name, "linear_")) {
+        linear_args args;
+        memcpy(&args, given, sizeof args);
+        leave_layer(kernel, &args);
+    }
     if (!kernel->program->is_rewritten && !has(name, "_plain"))
         return;
     if (has(name, "forward_")) {

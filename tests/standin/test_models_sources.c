@@ -14,6 +14,7 @@
 #include "device/matrix_unit.h"
 #include "kernels.h"
 #include "kit/devices.h"
+#include "kit/scratch.h"
 #include "models/linear_plan.h"
 #include "models/rows.h"
 #include "place.h"
@@ -110,37 +111,131 @@ static void test_linear_layers(void **state)
         }
 }
 
-/* What a log says against wgmma leaves a layer to fragments. */
+/* ---- By wgmma, or not ---- */
+
+static size_t launches_by_wgmma(void)
+{
+    const standin_launch *launches;
+    const size_t count = standin_launches(&launches);
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        found += strcmp(launches[i].kernel, "linear_wgmma") == 0;
+    return found;
+}
+
+static const winattn_linear_desc layer = {.struct_size = sizeof layer,
+                                          .dtype = WINATTN_FP16,
+                                          .in_features = 96,
+                                          .out_features = 96};
+
+/* The layer on H200 as the driver is. Its numbers are compared once, after so
+ * many launches. */
+static void check_plans(const char *kernel, const char *why, size_t launches)
+{
+    const place p = place_of(made_up_device("H200"));
+    winattn_linear_plan *plan[2];
+    for (int i = 0; i < 2; i++) {
+        standin_forget();
+        assert_int_equal(
+            winattn_linear_plan_create(p.context, p.id, &layer, &plan[i]),
+            WINATTN_SUCCESS);
+        assert_int_equal(launches_by_wgmma(), i == 0 ? launches : 0);
+        assert_int_equal(winattn_linear_plan_describe(
+                             plan[i], sizeof place_said, place_said, NULL),
+                         WINATTN_SUCCESS);
+        if (!strstr(place_said, kernel) || !strstr(place_said, why))
+            fail_msg("%s", place_said);
+    }
+    winattn_linear_plan_destroy(plan[0]);
+    winattn_linear_plan_destroy(plan[1]);
+    close_place(&p);
+}
+
+#define SERIALIZED                                                            \
+    "ptxas info : (C7514) wgmma.mma_async instructions are serialized"
+#define WRONG "shape not taken: self-test failed: y by wgmma, element "
+
+/* What a log says against wgmma, or its numbers, leaves a layer to fragments.
+ */
 static void test_wgmma_may_be_refused(void **state)
 {
-    static const winattn_linear_desc desc = {.struct_size = sizeof desc,
-                                             .dtype = WINATTN_FP16,
-                                             .in_features = 96,
-                                             .out_features = 96};
     static const struct {
-        const char *log, *kernel, *why;
+        standin_driver driver;
+        const char *kernel, *why;
+        size_t launches;
     } cases[] = {
-        {NULL, "kernel: linear_wgmma\n", "from a model"},
-        {"ptxas info : (C7514) wgmma.mma_async instructions are serialized",
-         "kernel: linear_matrix_mma\n", "shape not taken: the compiler says"}};
+        {{.log = NULL}, "linear_wgmma", "from a model", 2},
+        {{.log = SERIALIZED}, "linear_matrix_mma", "the compiler says", 0},
+        {{.wgmma_wrong = WA_O}, "linear_matrix_mma", WRONG, 1},
+        {{.wgmma_wrong = WA_O, .wgmma_wrong_if_shifted = true},
+         "linear_matrix_mma",
+         WRONG,
+         2}};
     (void)state;
-    for (size_t i = wa_engine_name(WA_ENGINE_SPECIAL)[0] ? 0 : 2; i < 2; i++) {
-        winattn_linear_plan *plan;
+    if (!wa_engine_name(WA_ENGINE_SPECIAL)[0]) /* WINATTN_HOPPER */
+        return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         standin_reset();
+        standin_drivers = cases[i].driver;
         standin_drivers.gives_ptx = true;
-        standin_drivers.log = cases[i].log;
-        const place p = place_of(made_up_device("H200"));
-        assert_int_equal(
-            winattn_linear_plan_create(p.context, p.id, &desc, &plan),
-            WINATTN_SUCCESS);
-        assert_int_equal(winattn_linear_plan_describe(plan, sizeof place_said,
-                                                      place_said, NULL),
-                         WINATTN_SUCCESS);
-        if (!strstr(place_said, cases[i].kernel) ||
-            !strstr(place_said, cases[i].why))
-            fail_msg("%s", place_said);
-        winattn_linear_plan_destroy(plan);
-        close_place(&p);
+        check_plans(cases[i].kernel, cases[i].why, cases[i].launches);
+    }
+}
+
+/* Where the cache has it, it was compared. */
+static void test_cached_programs_are_trusted(void **state)
+{
+    (void)state;
+    if (!wa_engine_name(WA_ENGINE_SPECIAL)[0])
+        return;
+    standin_reset();
+    standin_drivers.gives_ptx = true;
+    assert_true(scratch_make());
+    unsetenv("WINATTN_CACHE");
+    winattn_set_cache_dir(folder_named("cache"));
+    /* and once before its binary is taken */
+    check_plans("linear_wgmma", "compiled from source", 3);
+    check_plans("linear_wgmma", "from the cache", 0);
+    setenv("WINATTN_CACHE", "0", 1);
+    scratch_remove();
+}
+
+/* Does a plan's n-th call fail, or allocation? Then nothing is left of it, and
+ * a failure that may pass says nothing of wgmma. */
+static bool plan_while_failing(unsigned long n, bool allocates)
+{
+    winattn_linear_plan *plan = NULL;
+    standin_reset();
+    standin_drivers.gives_ptx = true;
+    const place p = place_of(made_up_device("H200"));
+    if (allocates)
+        standin_fail_allocation(n);
+    else
+        standin_fail_call(NULL, n, CL_OUT_OF_HOST_MEMORY);
+    if (winattn_linear_plan_create(p.context, p.id, &layer, &plan) ==
+        WINATTN_SUCCESS) {
+        winattn_linear_plan_describe(plan, sizeof place_said, place_said,
+                                     NULL);
+        if (!strstr(place_said, "\nkernel: linear_wgmma\n"))
+            fail_msg("%s: %s", standin_failed(), place_said);
+    }
+    const bool failed = standin_failed() != NULL;
+    standin_fail_nothing();
+    winattn_linear_plan_destroy(plan);
+    close_place(&p);
+    return failed;
+}
+
+static void test_any_call_may_fail(void **state)
+{
+    (void)state;
+    if (!wa_engine_name(WA_ENGINE_SPECIAL)[0])
+        return;
+    for (int allocates = 0; allocates < 2; allocates++) {
+        unsigned long n = 1;
+        while (plan_while_failing(n, allocates))
+            n++;
+        assert_in_range(n, 30, 1000);
     }
 }
 
@@ -201,6 +296,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear_layers),
         cmocka_unit_test(test_wgmma_may_be_refused),
+        cmocka_unit_test(test_cached_programs_are_trusted),
+        cmocka_unit_test(test_any_call_may_fail),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_all_were_there),
     };

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Compares layers by wgmma with those by fragments, on random numbers. Norms
+ * on the way have a kernel there that finds statistics by itself, and those of
+ * sums one of their own. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/status.h"
+#include "device/buffer.h"
+#include "models/linear.h"
+#include "session/family_check.h"
+
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+#define X_PART 64u
+#define EPS 1e-5f
+
+/* A small layer of all that the plan's has but a norm in a launch before. */
+typedef struct comparison {
+    winattn_linear_plan plan, right;
+    wa_row_plan norm;       /* behind what right computes */
+    wa_linear_kernel_id id; /* of the kernel in question; right's is FEW */
+    cl_command_queue queue;
+    uint32_t rows;
+    /* where x is, and then others; and in pairs, where x's biases are */
+    size_t weight, bias, residual, norm_weight, norm_bias, y, end;
+    size_t x_statistics, y_statistics, pairs_end;
+    uint16_t *numbers; /* of all, behind one that is none */
+    float *pairs;
+} comparison;
+
+static bool has_norms(const comparison *c, unsigned norms)
+{
+    return (c->plan.problem.norms & norms) != 0;
+}
+
+/* ---- The layer ---- */
+
+/* The first block of columns and the last, by as few work-groups as can. So
+ * many blocks of rows that each team of warpgroups has two, and the ring is
+ * filled twice, and then some; the last one ends in a wave's rows. */
+static void shrink(comparison *c)
+{
+    wa_linear_problem *p = &c->plan.problem;
+    wa_linear_kernel *kernel = &c->plan.layout.kernel[c->id];
+    const wa_linear_shape *s = &kernel->shape;
+    const uint32_t teams = s->row_waves * 16 / s->block_rows;
+    const uint32_t stages = (uint32_t)wa_linear_blocks(p->in, s->stage_dims);
+    kernel->most_groups = 1;
+    if (p->out > s->block_columns) {
+        p->out = s->block_columns + (p->out - 1) % s->block_columns + 1;
+        kernel->most_groups += s->keeps_weight;
+    }
+    c->right.problem.out = p->out;
+    c->right.problem.layer_norm = p->layer_norm = false;
+    c->rows = MAX(2 * teams, 2 * s->stages / stages) * s->block_rows +
+              s->block_rows / 2 + 1;
+    c->weight = (size_t)c->rows * p->in;
+    c->bias = c->weight + (size_t)p->out * p->in;
+    c->norm_weight = c->bias + p->out;
+    c->norm_bias = c->norm_weight + p->out;
+    c->residual = c->norm_bias + p->out;
+    c->y = c->residual + (size_t)c->rows * p->out;
+    c->end = c->y + (size_t)c->rows * p->out;
+    c->x_statistics = p->out;
+    c->y_statistics =
+        c->x_statistics + c->rows * wa_linear_blocks(p->in, X_PART);
+    c->pairs_end =
+        c->y_statistics + c->rows * wa_linear_blocks(p->out, s->block_columns);
+}
+
+/* Statistics are of each row and `part` numbers in it. */
+static void find_statistics(const comparison *c, const uint16_t *from,
+                            uint32_t columns, uint32_t part, float *to)
+{
+    const bool is_fp16 = c->plan.problem.dtype == WINATTN_FP16;
+    for (size_t row = 0; row < c->rows; row++)
+        for (uint32_t first = 0; first < columns; first += part) {
+            const uint32_t left = columns - first;
+            const uint32_t count = left < part ? left : part;
+            const uint16_t *x = from + row * columns + first;
+            float mean = 0, square = 0;
+            for (uint32_t i = 0; i < count; i++)
+                mean += wa_half_value(is_fp16, x[i]) / (float)count;
+            for (uint32_t i = 0; i < count; i++) {
+                const float d = wa_half_value(is_fp16, x[i]) - mean;
+                square += d * d;
+            }
+            *to++ = mean;
+            *to++ = square;
+        }
+}
+
+/* Sums are about 2. What no kernel writes is no number. */
+static winattn_status make_numbers(comparison *c)
+{
+    const wa_linear_problem *p = &c->plan.problem;
+    float small = 0.125f;
+    uint32_t random = 1;
+    while (small * small * (float)p->in > 0.5f)
+        small /= 2;
+    c->numbers = malloc((1 + c->end) * sizeof *c->numbers);
+    WA_TRY_MEMORY(c->numbers);
+    c->pairs = malloc(2 * c->pairs_end * sizeof *c->pairs);
+    WA_TRY_MEMORY(c->pairs);
+    memset(c->numbers, 0xff, (1 + c->end) * sizeof *c->numbers);
+    memset(c->pairs, 0xff, 2 * c->pairs_end * sizeof *c->pairs);
+    for (size_t i = 0; i < c->y; i++)
+        c->numbers[1 + i] =
+            wa_half_of(p->dtype == WINATTN_FP16,
+                       (float)wa_pick_check_number(&random) *
+                           (i >= c->weight && i < c->bias ? small : 0.125f));
+    for (size_t i = 0; i < 2 * c->x_statistics; i++)
+        c->pairs[i] = (float)wa_pick_check_number(&random) * 0.125f;
+    find_statistics(c, c->numbers + 1, p->in, X_PART,
+                    c->pairs + 2 * c->x_statistics);
+    return WINATTN_SUCCESS;
+}
+
+/* ---- Its results ---- */
+
+#define TENSOR(at)                                                            \
+    {                                                                         \
+        of[0], ((at) + spread) * sizeof(uint16_t)                             \
+    }
+#define PAIRS(at)                                                             \
+    {                                                                         \
+        of[1], (at)*WA_STATISTICS_BYTES                                       \
+    }
+
+/* residual + norm(y) takes the residual's place. */
+static winattn_status append_norm(const comparison *c,
+                                  const winattn_linear *call,
+                                  wa_kernel_chain *chain)
+{
+    const wa_row_call norm = {.rows = c->rows,
+                              .from = call->y,
+                              .other = call->residual,
+                              .weight = call->norm_weight,
+                              .bias = call->norm_bias,
+                              .to = call->residual,
+                              .eps = EPS};
+    return wa_row_append(&c->norm, &norm, chain);
+}
+
+static winattn_status append(const comparison *c, bool is_right, size_t spread,
+                             const cl_mem *of, wa_kernel_chain *chain)
+{
+    const wa_linear_problem *p = &c->plan.problem;
+    const wa_linear_norms norms = {PAIRS(c->x_statistics),
+                                   PAIRS(c->y_statistics), X_PART, EPS};
+    winattn_linear call = {.rows = c->rows,
+                           .x_stride = p->in,
+                           .weight_stride = p->in,
+                           .residual_stride = p->out,
+                           .y_stride = p->out,
+                           .x = TENSOR(0),
+                           .weight = TENSOR(c->weight),
+                           .bias = TENSOR(c->bias),
+                           .norm_weight = TENSOR(c->norm_weight),
+                           .norm_bias = TENSOR(c->norm_bias),
+                           .residual = TENSOR(c->residual),
+                           .y = TENSOR(c->y)};
+    if (has_norms(c, WA_TAKES_STATISTICS))
+        call.bias = (winattn_tensor)PAIRS(0);
+    if (!is_right)
+        return wa_linear_append_as(&c->plan, &call, &norms, c->id, chain);
+    WA_TRY(
+        wa_linear_append_as(&c->right, &call, &norms, WA_LINEAR_FEW, chain));
+    return c->norm.kernel ? append_norm(c, &call, chain) : WINATTN_SUCCESS;
+}
+
+/* What is computed of tensors that start `spread` elements behind where any
+ * access may. */
+static winattn_status compute(const comparison *c, bool is_right,
+                              size_t spread, uint16_t *y, float *statistics)
+{
+    const cl_context context = wa_session_context(c->plan.session);
+    const size_t from =
+        (is_right && c->norm.kernel ? c->residual : c->y) + spread;
+    cl_mem of[2] = {NULL, NULL};
+    wa_kernel_chain chain;
+    winattn_status status = wa_make_buffer(context, CL_MEM_READ_WRITE,
+                                           (c->end + spread) * sizeof *y,
+                                           c->numbers + 1 - spread, &of[0]);
+    WA_THEN(status, wa_make_buffer(context, CL_MEM_READ_WRITE,
+                                   c->pairs_end * WA_STATISTICS_BYTES,
+                                   c->pairs, &of[1]));
+    WA_THEN(status, wa_chain_begin(&chain, c->queue, 0, NULL, false));
+    WA_THEN(
+        status,
+        wa_chain_end(&chain, append(c, is_right, spread, of, &chain), NULL));
+    WA_THEN(status, WA_CL(clEnqueueReadBuffer, c->queue, of[0], CL_TRUE,
+                          from * sizeof *y, (c->end - c->y) * sizeof *y, y, 0,
+                          NULL, NULL));
+    if (has_norms(c, WA_GIVES_STATISTICS))
+        WA_THEN(status,
+                WA_CL(clEnqueueReadBuffer, c->queue, of[1], CL_TRUE,
+                      c->y_statistics * WA_STATISTICS_BYTES,
+                      (c->pairs_end - c->y_statistics) * WA_STATISTICS_BYTES,
+                      statistics, 0, NULL, NULL));
+    wa_release_buffer(of[0]);
+    wa_release_buffer(of[1]);
+    return status;
+}
+
+/* Statistics are those of y as it was stored. */
+static winattn_status compare_statistics(const comparison *c,
+                                         const uint16_t *y, float *is)
+{
+    const wa_tensor all = {.element_size = sizeof *is,
+                           .span = 2 * (c->pairs_end - c->y_statistics)};
+    float *right = is + all.span;
+    find_statistics(c, y, c->plan.problem.out,
+                    c->plan.layout.kernel[c->id].shape.block_columns, right);
+    return wa_compare_check_numbers(&all, c->plan.problem.dtype, WA_LSE,
+                                    "statistics by wgmma", is, right);
+}
+
+static winattn_status compare(const comparison *c, uint16_t *y,
+                              float *statistics)
+{
+    const wa_tensor all = {.element_size = sizeof *y, .span = c->end - c->y};
+    uint16_t *right = y + all.span;
+    WA_TRY(compute(c, true, 0, right, statistics));
+    for (size_t spread = 0; spread < 2; spread++) {
+        WA_TRY(compute(c, false, spread, y, statistics));
+        WA_TRY(wa_compare_check_numbers(&all, c->plan.problem.dtype, WA_O,
+                                        "y by wgmma", y, right));
+        if (has_norms(c, WA_GIVES_STATISTICS))
+            WA_TRY(compare_statistics(c, y, statistics));
+    }
+    return WINATTN_SUCCESS;
+}
+
+/* ---- What is right ---- */
+
+/* Plans without norms have the program, for few rows. */
+static winattn_status build_right(comparison *c)
+{
+    winattn_linear_plan *right = &c->right;
+    wa_linear_problem *p = &right->problem;
+    wa_device device = *wa_session_device(right->session);
+    wa_linear_layout *layout = &right->layout;
+    wa_linear_kernel *few = &layout->kernel[WA_LINEAR_FEW];
+    device.ignores_special = true;
+    p->norms = has_norms(c, WA_TAKES_STATISTICS) ? WA_FINDS_STATISTICS : 0;
+    p->has_residual &= !has_norms(c, WA_NORMALISES);
+    memset(layout, 0, sizeof *layout);
+    if (!wa_linear_plan_tier(p, &device, WINATTN_TIER_MATRIX, NULL, layout))
+        return WA_UNSUPPORTED("%s", layout->refusals[WINATTN_TIER_MATRIX]);
+    if (!few->name[0])
+        *few = layout->kernel[WA_LINEAR_MANY];
+    WA_TRY(wa_session_kernel(right->session, few->name, few->defines,
+                             p->build_options,
+                             &right->kernels[WA_LINEAR_FEW]));
+    const wa_row_desc norm = {.job = WA_ROW_NORM_ADD,
+                              .dtype = p->dtype,
+                              .row_size = p->out,
+                              .build_options = p->build_options};
+    return has_norms(c, WA_NORMALISES)
+               ? wa_row_plan_make(right->session, &norm, &c->norm)
+               : WINATTN_SUCCESS;
+}
+
+static winattn_status make_and_compare(comparison *c)
+{
+    WA_TRY(build_right(c));
+    shrink(c);
+    WA_TRY(make_numbers(c));
+    uint16_t *y = malloc(2 * (c->end - c->y) * sizeof *y);
+    float *statistics =
+        malloc(4 * (c->pairs_end - c->y_statistics) * sizeof *statistics);
+    const winattn_status status =
+        y && statistics ? compare(c, y, statistics) : wa_fail_memory();
+    free(y);
+    free(statistics);
+    return status;
+}
+
+static winattn_status test(wa_session *session, const void *data)
+{
+    comparison c = *(const comparison *)data;
+    cl_int error;
+    c.queue = clCreateCommandQueue(wa_session_context(session),
+                                   wa_session_device_id(session), 0, &error);
+    WA_TRY(wa_cl_status(error, "clCreateCommandQueue"));
+    const winattn_status status = make_and_compare(&c);
+    clReleaseCommandQueue(c.queue);
+    if (c.right.kernels[WA_LINEAR_FEW])
+        clReleaseKernel(c.right.kernels[WA_LINEAR_FEW]);
+    wa_row_plan_release(&c.norm);
+    free(c.numbers);
+    free(c.pairs);
+    return status;
+}
+
+winattn_status wa_linear_compare(const winattn_linear_plan *plan,
+                                 wa_linear_kernel_id id)
+{
+    const wa_linear_kernel *kernel = &plan->layout.kernel[id];
+    const wa_tested subject = {plan->problem.dtype, kernel->name,
+                               kernel->defines, plan->problem.build_options};
+    comparison c = {.plan = *plan, .right = *plan, .id = id};
+    const char *origin = "";
+    memset(c.right.kernels, 0, sizeof c.right.kernels);
+    WA_TRY(wa_program_set_origin(wa_session_programs(plan->session),
+                                 plan->kernels[id], &origin));
+    return strcmp(origin, WA_FROM_CACHE) == 0
+               ? WINATTN_SUCCESS
+               : wa_session_test_once(plan->session, &subject, test, &c);
+}
