@@ -160,7 +160,7 @@ def milliseconds(call):
 def times_of(function, given):
     """Forward, and forward and backward."""
     leaves = [x for x in given if getattr(x, "requires_grad", False)]
-    weight = torch.randn_like(given[0])
+    weight = torch.randn_like(function(*given))
 
     def forward():
         with torch.no_grad():

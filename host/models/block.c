@@ -16,6 +16,10 @@
 #include "models/model.h"
 #include "models/rows.h"
 
+/* Rounding a norm's weights with those of a layer shows in rows of a few
+ * numbers, of which no Swin is. */
+#define LEAST_FOLDED 32u
+
 struct winattn_block_plan {
     winattn_block_desc desc;
     wa_session *session;
@@ -204,7 +208,9 @@ static winattn_status build(cl_context context, cl_device_id device,
     WA_TRY(wa_session_acquire(context, device, &plan->session));
     plan->lock = wa_lock_create();
     WA_TRY_MEMORY(plan->lock);
-    WA_TRY(make_layers(plan, attention, folds && is_pre));
+    WA_TRY(
+        make_layers(plan, attention,
+                    folds && is_pre && plan->desc.channels >= LEAST_FOLDED));
     if (plan->hands_on)
         WA_TRY(make_rows(plan, WA_ROW_STATISTICS, &plan->statistics));
     else if (is_pre

@@ -49,7 +49,7 @@ typedef struct unfused_stage {
 
 struct unfused {
     const winattn_model *model;
-    wa_model_weights weights; /* the model's have norms in layers */
+    wa_model_weights weights;  /* the model's have norms in layers */
     const char *build_options; /* while it is made; never NULL then */
     bool on_cpu;
     uint32_t lanes; /* on_cpu: elements of a vector */

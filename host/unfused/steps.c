@@ -242,8 +242,7 @@ static winattn_status append_block(const run *r, uint32_t number,
 {
     const unfused *u = r->u;
     const unfused_stage *s = &u->stages[number];
-    const winattn_block_weights *w =
-        &u->weights.stages[number].blocks[block];
+    const winattn_block_weights *w = &u->weights.stages[number].blocks[block];
     const cl_mem x = u->buffers[number % 2 ? UNFUSED_ODD : UNFUSED_EVEN];
     const cl_mem narrow = u->buffers[UNFUSED_NARROW];
     const cl_mem other = u->buffers[UNFUSED_WINDOWS];

@@ -61,7 +61,7 @@ typedef struct unfused_row {
 
 static const unfused_row rows[] = {
     /* 3 x 5 tokens in windows of 2 x 3, shifted, padded, merged to 2 x 3 */
-    {1, 8, 1, {1, 2}, {{2, 3}, {2, 2}}, {10, 12}, {1, 1, 3, 5}},
+    {1, 32, 1, {1, 2}, {{2, 3}, {2, 2}}, {10, 12}, {1, 1, 3, 5}},
     /* windows of more tokens than a tile has rows, heads of more channels than
      * it has columns; channels that are no whole vectors */
     {2, 36, 2, {1, 6}, {{9, 8}, {5, 7}}, {50, 60}, {2, 3, 44, 13}},
