@@ -164,7 +164,7 @@ static winattn_status append(const comparison *c, bool is_right, size_t spread,
                            .residual = TENSOR(c->residual),
                            .y = TENSOR(c->y)};
     if (has_norms(c, WA_TAKES_STATISTICS))
-        call.bias = (winattn_tensor)PAIRS(0);
+        call.bias = (winattn_tensor){of[1], 0};
     if (!is_right)
         return wa_linear_append_as(&c->plan, &call, &norms, c->id, chain);
     WA_TRY(

@@ -90,8 +90,7 @@ static void check_row(const unfused_row *row, cl_uint generation,
     winattn_swin_weights_destroy(weights);
 }
 
-/* Of a generation; on tier matrix both have one that has kernels of its own.
- */
+/* A generation has a type; on tier matrix both have one that a unit has. */
 static int tiny_dtype(size_t i)
 {
     return is_computed(WINATTN_FP32) ? (int)i : WINATTN_FP16;
