@@ -250,7 +250,7 @@ typedef struct column_pairs {
 } column_pairs;
 
 /* Sums of columns 16 c and on of a panel become results, beside the residual
- * if there is one. at: of theirs in local memory; is_first: of a block */
+ * if there is one. is_first: the panel is a block's first */
 INLINE void finish_16(const float *sums, const result_panel *p,
                       const column_pairs *columns, row_pair *rows,
                       const uint c, const int is_first)

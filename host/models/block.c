@@ -15,6 +15,7 @@
 #include "models/levels.h"
 #include "models/model.h"
 #include "models/rows.h"
+#include "plan/tuning.h"
 
 /* Rounding a norm's weights with those of a layer shows in rows of a few
  * numbers, of which no Swin is. */
@@ -80,13 +81,24 @@ static bool has_norms(const winattn_linear_plan *layer)
     return layer->problem.norms != 0;
 }
 
+static uint64_t rows_of(const winattn_block_desc *desc)
+{
+    return (uint64_t)desc->batch * desc->height * desc->width;
+}
+
+static wa_layer_maker maker_of(const winattn_block_plan *plan)
+{
+    const winattn_block_desc *desc = &plan->desc;
+    return (wa_layer_maker){plan->session,       desc->dtype,
+                            desc->tier,          desc->allow_tf32,
+                            desc->build_options, rows_of(desc)};
+}
+
 static winattn_status make_mlp(winattn_block_plan *plan, unsigned fc1_norms,
                                unsigned fc2_norms)
 {
     const winattn_block_desc *desc = &plan->desc;
-    const wa_layer_maker maker = {plan->session,       desc->dtype,
-                                  desc->tier,          desc->allow_tf32,
-                                  desc->build_options, plan->attention.rows};
+    const wa_layer_maker maker = maker_of(plan);
     const wa_layer fc1 = {.in = desc->channels,
                           .out = desc->hidden,
                           .has_bias = true,
@@ -122,6 +134,22 @@ static const norm_place pre_norm[] = {
     {WA_FINDS_STATISTICS, 0},
     {0, 0}};
 
+/* Asks before anything is built. */
+static bool may_fold(const winattn_block_plan *plan, const norm_place *place)
+{
+    const uint32_t c = plan->desc.channels, hidden = plan->desc.hidden;
+    const wa_layer_maker maker = maker_of(plan);
+    const wa_layer layers[] = {
+        {c, 3 * c, true, false, WINATTN_ACTIVATION_NONE, place->normed},
+        {c, c, true, true, WINATTN_ACTIVATION_NONE, place->before},
+        {c, hidden, true, false, WINATTN_ACTIVATION_GELU, place->normed},
+        {hidden, c, true, true, WINATTN_ACTIVATION_NONE, place->before}};
+    for (int i = 0; i < 4; i++)
+        if (layers[i].norms && !wa_layer_may_have_norms(&maker, &layers[i]))
+            return false;
+    return true;
+}
+
 static winattn_status make_layers_as(winattn_block_plan *plan,
                                      const wa_attention_desc *given,
                                      unsigned first, unsigned second)
@@ -141,6 +169,8 @@ static winattn_status make_layers(winattn_block_plan *plan,
     if (plan->desc.order == WINATTN_POST_NORM)
         return make_layers_as(plan, attention, 0, WA_NORMALISES);
     for (const norm_place *place = &pre_norm[folds ? 0 : 2];; place++) {
+        if (!may_fold(plan, place))
+            continue;
         WA_TRY(make_layers_as(plan, attention, place->normed, place->before));
         plan->folds = place->normed != 0;
         plan->hands_on = place->before != 0;
@@ -208,6 +238,7 @@ static winattn_status build(cl_context context, cl_device_id device,
     WA_TRY(wa_session_acquire(context, device, &plan->session));
     plan->lock = wa_lock_create();
     WA_TRY_MEMORY(plan->lock);
+    WA_TRY(wa_read_tuning());
     WA_TRY(
         make_layers(plan, attention,
                     folds && is_pre && plan->desc.channels >= LEAST_FOLDED));

@@ -197,8 +197,8 @@ static winattn_linear_desc desc_of(const wa_layer_maker *maker,
                                  .build_options = maker->build_options};
 }
 
-/* Does the device have such a kernel, and is it for calls of so many rows? */
-static bool may_have_norms(const wa_layer_maker *maker, const wa_layer *layer)
+bool wa_layer_may_have_norms(const wa_layer_maker *maker,
+                             const wa_layer *layer)
 {
     const winattn_linear_desc desc = desc_of(maker, layer, layer->norms);
     char excluded[WA_TIERS][WA_REASON_SIZE] = {""};
@@ -218,7 +218,7 @@ winattn_status wa_make_layer(const wa_layer_maker *maker,
 {
     const cl_context context = wa_session_context(maker->session);
     const cl_device_id device = wa_session_device_id(maker->session);
-    if (layer->norms && may_have_norms(maker, layer)) {
+    if (layer->norms && wa_layer_may_have_norms(maker, layer)) {
         const winattn_linear_desc desc = desc_of(maker, layer, layer->norms);
         const winattn_status status = wa_linear_plan_with_shape(
             context, device, &desc, layer->norms, NULL, plan);

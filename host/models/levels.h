@@ -100,6 +100,9 @@ typedef struct wa_layer {
      * problem says what it does. To normalise it adds, too. */
     unsigned norms;
 } wa_layer;
+/* Is there such a kernel, and is it for calls of so many rows? */
+bool wa_layer_may_have_norms(const wa_layer_maker *maker,
+                             const wa_layer *layer);
 winattn_status wa_make_layer(const wa_layer_maker *maker,
                              const wa_layer *layer,
                              winattn_linear_plan **plan);
