@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A model's weights on the device. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,11 @@ static winattn_status fold_norm(part *p, int norm, int layer, int made,
         double sum = 0, added = bias[o];
         for (size_t i = o * in, k = 0; k < in; i++, k++) {
             folded[i] = as_stored(p->dtype, weight[i] * scale[k]);
+            if (isinf(folded[i]) && isfinite(weight[i]) && isfinite(scale[k]))
+                return WA_UNSUPPORTED(
+                    "a norm's weight times a layer's, %g, is more than fp16 "
+                    "has: take bf16, or another tier than matrix",
+                    (double)weight[i] * scale[k]);
             sum += folded[i];
             added += (double)weight[i] * shift[k];
         }

@@ -9,6 +9,7 @@
 #include "kit/cases.h"
 #include "model_run.h"
 #include "models/linear_plan.h"
+#include "models/swin_weights.h"
 #include "session/session.h"
 
 static winattn_swin_config config_of(cl_uint generation)
@@ -97,6 +98,34 @@ static void check(wa_device *told, cl_uint generation, winattn_dtype dtype)
     tensors_free();
 }
 
+static winattn_status make_large(void *data, const wa_swin_tensor *t,
+                                 const float **values)
+{
+    float *first = (float *)(size_t)*values;
+    (void)data;
+    if (t->group == WA_SWIN_BLOCK &&
+        (t->index == WA_BLOCK_NORM2_WEIGHT || t->index == WA_BLOCK_FC1_WEIGHT))
+        *first = 300;
+    return WINATTN_SUCCESS;
+}
+
+/* Each fits fp16, and their product does not. */
+static void check_large(void)
+{
+    const pictures p = pictures_of(1, WINATTN_FP16);
+    winattn_model_desc desc = p.desc;
+    winattn_model *model;
+    desc.struct_size = sizeof desc;
+    assert_status(wa_swin_visit(p.weights, make_large, NULL), 0, "");
+    assert_status(winattn_model_create(device.context, device.id, &desc,
+                                       p.weights, &model),
+                  WINATTN_UNSUPPORTED_PROBLEM,
+                  "a norm's weight times a layer's, 90000, is more than fp16 "
+                  "has: take bf16, or another tier than matrix");
+    winattn_swin_weights_destroy(p.weights);
+    tensors_free();
+}
+
 static void norms_in_layers(void **state)
 {
     const wa_linear_problem p = {.dtype = WINATTN_FP16, .in = 32, .out = 32};
@@ -112,6 +141,7 @@ static void norms_in_layers(void **state)
     check(told, 1, WINATTN_FP16);
     check(told, 1, WINATTN_BF16);
     check(told, 2, WINATTN_FP16);
+    check_large();
     wa_session_release(session);
 }
 
