@@ -9,7 +9,7 @@
  * of a stage's numbers, and their sums are added up in the end.
  *
  * FINDS_STATISTICS: rows of x are normalised on the way, as linear_wgmma.cl
- * explains, by what work-items find of them while the first stages come. */
+ * explains, by what work-items find of them in each stage. No residual. */
 #include "models/linear_waves.cl"
 
 REQUIRE(FINDS_STATISTICS)

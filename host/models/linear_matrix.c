@@ -182,9 +182,9 @@ static const char *refuse_norms(const wa_linear_problem *problem,
                                 const wa_linear_shape *s)
 {
     if (problem->norms == WA_FINDS_STATISTICS)
-        return s->wgmma || s->keeps_weight || problem->dtype == WINATTN_FP32
-                   ? "rows are normalised on the way in fp16 and bf16, by "
-                     "linear_matrix"
+        return s->wgmma || s->keeps_weight || problem->has_residual ||
+                       problem->dtype == WINATTN_FP32
+                   ? "no kernel of that shape normalises rows on the way"
                    : NULL;
     return problem->norms && !s->wgmma
                ? "norms are beside layers by wgmma alone"
