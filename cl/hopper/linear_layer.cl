@@ -27,12 +27,6 @@ REQUIRE(NORMALISES)
 #define TEAMS (WARPGROUPS / TEAM_GROUPS)
 #define TEAM_WAVES (TEAM_GROUPS * (WARPGROUP / WAVE))
 #define RESULT_PANELS CEIL_DIV(BLOCK_COLUMNS, PANEL_CHANNELS)
-/* Stages that a block goes through. */
-#define BLOCK_STAGES (ROW_PANELS + (HAS_RESIDUAL ? RESULT_PANELS : 0))
-/* A consumer holds a stage and awaits the next one; and a team's first stage
- * follows the residual of the block before, which nobody may have found. */
-typedef char ring_is_long_enough
-    [STAGES > (HAS_RESIDUAL && TEAMS > 1 ? RESULT_PANELS : 1) ? 1 : -1];
 
 /* What a work-group computes: tensors from their starts on. */
 typedef struct layer {
@@ -83,3 +77,41 @@ INLINE uint turn_at(const layer *l, uint team)
     return filled_at(l, 0) + STAGES * 16 + team * 8;
 }
 INLINE uint parity_of(uint n) { return n / STAGES % 2; }
+
+/* ---- The kernels ---- */
+
+#define LAYER_PARAMETERS                                                      \
+    LINEAR_PARAMETERS, const linear_norm_args norm,                           \
+        __global const storage *norm_weight,                                  \
+        __global const storage *norm_bias,                                    \
+        __global const float2 *x_statistics, __global float2 *y_statistics
+
+/* A kernel's arguments as a layer, with tensors from their starts on. */
+#define LAYER(name, local_memory)                                             \
+    START_TENSORS                                                             \
+    const uint column_blocks = (args.out - 1) / BLOCK_COLUMNS + 1;            \
+    const layer name = {.args = &args,                                        \
+                        .norm = &norm,                                        \
+                        .norm_weight = norm_weight + norm.weight,             \
+                        .norm_bias = norm_bias + norm.bias,                   \
+                        .x_statistics = x_statistics + norm.x_statistics,     \
+                        .y_statistics = y_statistics + norm.y_statistics,     \
+                        .x = x,                                               \
+                        .weight = weight,                                     \
+                        .bias = bias,                                         \
+                        .residual = residual,                                 \
+                        .y = y,                                               \
+                        .column_blocks = column_blocks,                       \
+                        .blocks = (((uint)args.rows - 1) / BLOCK_ROWS + 1) *  \
+                                  column_blocks,                              \
+                        .groups = (uint)get_num_groups(0),                    \
+                        .memory = local_address(local_memory)};
+
+/* By the work-group's first work-items. */
+INLINE void make_layer_barriers(const layer *l, uint item)
+{
+    if (item < 2 * STAGES + TEAMS)
+        make_mbarrier(filled_at(l, 0) + 8 * item,
+                      item < STAGES ? WARPGROUP : TEAM_WAVES);
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
