@@ -90,14 +90,18 @@
     (GRADIENT_RING_BYTES + STAGES * NUMBER_BYTES +                            \
      GRADIENT_STAGES * KEYS_NOTE_BYTES)
 
-/* ---- Linear layers (linear_wgmma.cl) ---- */
+/* ---- Linear layers (linear_wgmma.cl, mlp_wgmma.cl) ---- */
 
 /* A panel is 64 numbers of some rows, of x or of W; a stage has one of x, and
- * one of W unless that stays, and two barriers. Teams have one more each. */
+ * one of W unless that stays, and two barriers. Teams have one more each. The
+ * weights of a hidden layer stay, before those of its results. */
 #define ROW_PANELS CEIL_DIV(ROW_SIZE, PANEL_CHANNELS)
 #define X_PANEL_BYTES (BLOCK_ROWS * ROW_BYTES)
-#define W_PANEL_BYTES (BLOCK_COLUMNS * ROW_BYTES)
-#define KEPT_WEIGHT_BYTES (KEEPS_WEIGHT ? ROW_PANELS * W_PANEL_BYTES : 0)
+#define W_PANEL_BYTES ((HIDDEN ? HIDDEN : BLOCK_COLUMNS) * ROW_BYTES)
+#define KEPT_WEIGHT_BYTES                                                     \
+    (KEEPS_WEIGHT ? ROW_PANELS * W_PANEL_BYTES +                              \
+                        HIDDEN / PANEL_CHANNELS * BLOCK_COLUMNS * ROW_BYTES   \
+                  : 0)
 #define PANEL_STAGE_BYTES (X_PANEL_BYTES + (KEEPS_WEIGHT ? 0 : W_PANEL_BYTES))
 #define TURNS_BYTES 24 /* of three teams */
 #define LAYER_BYTES                                                           \

@@ -30,4 +30,9 @@ typedef struct linear_norm_args {
     arg_f32 eps;
 } linear_norm_args;
 
+/* mlp_wgmma: the hidden layer. */
+typedef struct mlp_args {
+    arg_u64 weight, bias, weight_stride;
+} mlp_args;
+
 #endif

@@ -21,10 +21,12 @@
     X(DIM_WAVES, 1, 32)                                                       \
     X(WEIGHT_STAGES, 1, 64)                                                   \
     X(KEEPS_WEIGHT, 0, 1)                                                     \
+    /* Numbers of the hidden layer before (mlp_wgmma), or 0 */                \
+    X(HIDDEN, 0, 0x7fffffff)                                                  \
     /* Norms beside the layer: 1: rows of x are normalised on the way         \
-     * (linear_matrix), where mean and squares are known (linear_wgmma);      \
-     * these are found of rows of y; the norm of sums is added to the         \
-     * residual */                                                            \
+     * (linear_matrix, mlp_wgmma), where mean and squares are known           \
+     * (linear_wgmma); these are found of rows of y; the norm of sums is      \
+     * added to the residual */                                               \
     X(FINDS_STATISTICS, 0, 1)                                                 \
     X(TAKES_STATISTICS, 0, 1)                                                 \
     X(GIVES_STATISTICS, 0, 1)                                                 \

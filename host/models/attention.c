@@ -112,6 +112,19 @@ static winattn_status make_core(wa_session *session,
                                wa_session_device_id(session), &core, plan);
 }
 
+void wa_attention_layers(const wa_attention_desc *desc, wa_layer *qkv,
+                         wa_layer *proj)
+{
+    const uint32_t c = desc->channels;
+    *qkv = (wa_layer){
+        .in = c, .out = 3 * c, .has_bias = true, .norms = desc->qkv_norms};
+    *proj = (wa_layer){.in = c,
+                       .out = c,
+                       .has_bias = true,
+                       .adds = desc->adds,
+                       .norms = desc->proj_norms};
+}
+
 winattn_status wa_attention_make(wa_session *session,
                                  const wa_attention_desc *desc,
                                  wa_attention *attention)
@@ -132,14 +145,8 @@ winattn_status wa_attention_make(wa_session *session,
     const wa_layer_maker maker = {
         session,          desc->dtype,         desc->tier,
         desc->allow_tf32, desc->build_options, attention->rows};
-    const uint32_t c = desc->channels;
-    const wa_layer qkv = {
-        .in = c, .out = 3 * c, .has_bias = true, .norms = desc->qkv_norms};
-    const wa_layer proj = {.in = c,
-                           .out = c,
-                           .has_bias = true,
-                           .adds = desc->adds,
-                           .norms = desc->proj_norms};
+    wa_layer qkv, proj;
+    wa_attention_layers(desc, &qkv, &proj);
     WA_TRY(wa_make_layer(&maker, &qkv, &attention->qkv));
     return wa_make_layer(&maker, &proj, &attention->proj);
 }

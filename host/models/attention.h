@@ -39,6 +39,10 @@ typedef struct wa_attention {
 /* Sizes in range, and their products in 64 bits? */
 winattn_status wa_attention_check(const wa_attention_desc *desc);
 
+/* The layers that it is to have. */
+void wa_attention_layers(const wa_attention_desc *desc, wa_layer *qkv,
+                         wa_layer *proj);
+
 /* Makes the plans; to be released also after a failure. */
 winattn_status wa_attention_make(wa_session *session,
                                  const wa_attention_desc *desc,

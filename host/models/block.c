@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,25 +68,6 @@ static wa_layer_maker maker_of(const winattn_block_plan *plan)
                             desc->build_options, rows_of(desc)};
 }
 
-static winattn_status make_mlp(winattn_block_plan *plan, unsigned fc1_norms,
-                               unsigned fc2_norms)
-{
-    const winattn_block_desc *desc = &plan->desc;
-    const wa_layer_maker maker = maker_of(plan);
-    const wa_layer fc1 = {.in = desc->channels,
-                          .out = desc->hidden,
-                          .has_bias = true,
-                          .activation = WINATTN_ACTIVATION_GELU,
-                          .norms = fc1_norms};
-    const wa_layer fc2 = {.in = desc->hidden,
-                          .out = desc->channels,
-                          .has_bias = true,
-                          .adds = desc->order == WINATTN_PRE_NORM,
-                          .norms = fc2_norms};
-    WA_TRY(wa_make_layer(&maker, &fc1, &plan->fc1));
-    return wa_make_layer(&maker, &fc2, &plan->fc2);
-}
-
 static void release_layers(winattn_block_plan *plan)
 {
     winattn_linear_plan_destroy(plan->fc1);
@@ -94,64 +76,119 @@ static void release_layers(winattn_block_plan *plan)
     wa_attention_release(&plan->attention);
 }
 
-/* What layers do about norms: those that norms stand before or behind, and
- * those whose results these read. */
-typedef struct norm_place {
-    unsigned normed, before;
-} norm_place;
+/* What layers do about norms, and whether the mlp is one launch. */
+typedef struct layer_norms {
+    unsigned qkv, proj, fc1, fc2;
+    bool one_launch;
+} layer_norms;
 
 /* Norms before layers, best first: statistics handed on, in calls of many
- * rows; found, in those of few; norms of their own. */
-static const norm_place pre_norm[] = {
-    {WA_TAKES_STATISTICS, WA_GIVES_STATISTICS},
-    {WA_FINDS_STATISTICS, 0},
-    {0, 0}};
+ * rows; found, in those of few, and by an mlp in one launch; norms of their
+ * own. */
+static const layer_norms pre_norm[] = {
+    {WA_TAKES_STATISTICS, 0, WA_FINDS_STATISTICS, WA_GIVES_STATISTICS, true},
+    {WA_TAKES_STATISTICS, WA_GIVES_STATISTICS, WA_TAKES_STATISTICS,
+     WA_GIVES_STATISTICS, false},
+    {WA_FINDS_STATISTICS, 0, WA_FINDS_STATISTICS, 0, true},
+    {WA_FINDS_STATISTICS, 0, WA_FINDS_STATISTICS, 0, false},
+    {0, 0, 0, 0, false}};
+#define NO_FOLDS (sizeof pre_norm / sizeof *pre_norm - 1)
+/* Norms behind layers: each normalises sums if it can. */
+static const layer_norms post_norm[] = {
+    {0, WA_NORMALISES, 0, WA_NORMALISES, true},
+    {0, WA_NORMALISES, 0, WA_NORMALISES, false}};
 
-/* Asks before anything is built. */
-static bool may_fold(const winattn_block_plan *plan, const norm_place *place)
+enum { QKV, PROJ, FC1, FC2, LAYERS };
+
+/* Where the mlp is one launch, FC1 has no outputs. */
+static void find_layers(const wa_attention_desc *attention,
+                        const winattn_block_desc *desc,
+                        const layer_norms *norms, wa_layer layers[LAYERS])
 {
-    const uint32_t c = plan->desc.channels, hidden = plan->desc.hidden;
-    const wa_layer_maker maker = maker_of(plan);
-    const wa_layer layers[] = {
-        {c, 3 * c, true, false, WINATTN_ACTIVATION_NONE, place->normed},
-        {c, c, true, true, WINATTN_ACTIVATION_NONE, place->before},
-        {c, hidden, true, false, WINATTN_ACTIVATION_GELU, place->normed},
-        {hidden, c, true, true, WINATTN_ACTIVATION_NONE, place->before}};
-    for (int i = 0; i < 4; i++)
-        if (layers[i].norms && !wa_layer_may_have_norms(&maker, &layers[i]))
+    const wa_layer fc1 = {.in = desc->channels,
+                          .out = norms->one_launch ? 0 : desc->hidden,
+                          .has_bias = true,
+                          .activation = WINATTN_ACTIVATION_GELU,
+                          .norms = norms->fc1};
+    wa_layer fc2 = {.in = desc->hidden,
+                    .out = desc->channels,
+                    .has_bias = true,
+                    .adds = desc->order == WINATTN_PRE_NORM,
+                    .norms = norms->fc2};
+    if (norms->one_launch) {
+        fc2.in = desc->channels;
+        fc2.hidden = desc->hidden;
+        fc2.norms |= norms->fc1;
+    }
+    wa_attention_layers(attention, &layers[QKV], &layers[PROJ]);
+    layers[FC1] = fc1;
+    layers[FC2] = fc2;
+}
+
+/* Asks before anything is built. Norms behind layers are nobody else's
+ * concern. */
+static bool may_be(const wa_layer_maker *maker, const wa_layer layers[LAYERS],
+                   bool is_pre)
+{
+    for (int i = 0; i < LAYERS; i++)
+        if (layers[i].out &&
+            (layers[i].hidden || (is_pre && layers[i].norms)) &&
+            !wa_layer_may_be(maker, &layers[i]))
             return false;
     return true;
 }
 
-static winattn_status make_layers_as(winattn_block_plan *plan,
-                                     const wa_attention_desc *given,
-                                     unsigned first, unsigned second)
+static winattn_status build_layers(winattn_block_plan *plan,
+                                   const wa_attention_desc *attention,
+                                   const wa_layer_maker *maker,
+                                   const wa_layer layers[LAYERS])
 {
-    wa_attention_desc attention = *given;
-    attention.qkv_norms = first;
-    attention.proj_norms = second;
-    WA_TRY(wa_attention_make(plan->session, &attention, &plan->attention));
-    return make_mlp(plan, first, second);
+    WA_TRY(wa_attention_make(plan->session, attention, &plan->attention));
+    if (layers[FC1].out)
+        WA_TRY(wa_make_layer(maker, &layers[FC1], &plan->fc1));
+    return wa_make_layer(maker, &layers[FC2], &plan->fc2);
+}
+
+/* Do they what norms before them want? */
+static bool have_norms(const winattn_block_plan *plan,
+                       const wa_layer layers[LAYERS])
+{
+    const winattn_linear_plan *made[LAYERS] = {
+        plan->attention.qkv, plan->attention.proj, plan->fc1, plan->fc2};
+    for (int i = 0; i < LAYERS; i++)
+        if (made[i] && made[i]->problem.norms != layers[i].norms)
+            return false;
+    return true;
 }
 
 static winattn_status make_layers(winattn_block_plan *plan,
-                                  const wa_attention_desc *attention,
-                                  bool folds)
+                                  const wa_attention_desc *given, bool folds)
 {
-    /* sums that a layer can normalise are, whatever others do */
-    if (plan->desc.order == WINATTN_POST_NORM)
-        return make_layers_as(plan, attention, 0, WA_NORMALISES);
-    for (const norm_place *place = &pre_norm[folds ? 0 : 2];; place++) {
-        if (!may_fold(plan, place))
+    const bool is_pre = plan->desc.order == WINATTN_PRE_NORM;
+    const wa_layer_maker maker = maker_of(plan);
+    wa_attention_desc attention = *given;
+    wa_layer layers[LAYERS];
+    for (const layer_norms *norms = !is_pre ? post_norm
+                                    : folds ? pre_norm
+                                            : &pre_norm[NO_FOLDS];
+         ; norms++) {
+        attention.qkv_norms = norms->qkv;
+        attention.proj_norms = norms->proj;
+        find_layers(&attention, &plan->desc, norms, layers);
+        if (!may_be(&maker, layers, is_pre))
             continue;
-        WA_TRY(make_layers_as(plan, attention, place->normed, place->before));
-        plan->folds = place->normed != 0;
-        plan->hands_on = place->before != 0;
-        if (plan->attention.qkv->problem.norms == place->normed &&
-            plan->fc1->problem.norms == place->normed &&
-            plan->attention.proj->problem.norms == place->before &&
-            plan->fc2->problem.norms == place->before)
-            return WINATTN_SUCCESS;
+        const winattn_status status =
+            build_layers(plan, &attention, &maker, layers);
+        if (status != WINATTN_SUCCESS &&
+            (!norms->one_launch || wa_may_pass(status)))
+            return status;
+        plan->folds = is_pre && norms->qkv != 0;
+        plan->hands_on = (norms->fc2 & WA_GIVES_STATISTICS) != 0;
+        if (status == WINATTN_SUCCESS && (!is_pre || have_norms(plan, layers)))
+            return status;
+        if (status != WINATTN_SUCCESS)
+            snprintf(plan->two_launches, sizeof plan->two_launches, "%.200s",
+                     winattn_last_reason());
         release_layers(plan);
     }
 }
@@ -172,8 +209,9 @@ static winattn_status make_rows(winattn_block_plan *plan, wa_row_job job,
 uint64_t wa_block_statistics(const winattn_block_plan *plan)
 {
     const uint32_t c = plan->desc.channels;
-    const uint32_t proj = wa_block_part_of(plan->attention.proj);
     const uint32_t fc2 = wa_block_part_of(plan->fc2);
+    const uint32_t proj =
+        !plan->fc1 ? fc2 : wa_block_part_of(plan->attention.proj);
     return plan->hands_on ? plan->attention.rows * WA_STATISTICS_BYTES *
                                 wa_linear_blocks(c, proj < fc2 ? proj : fc2)
                           : 0;
@@ -182,8 +220,9 @@ uint64_t wa_block_statistics(const winattn_block_plan *plan)
 static winattn_status lay_out(winattn_block_plan *plan)
 {
     const winattn_block_desc *desc = &plan->desc;
+    const uint32_t hidden = plan->fc1 ? desc->hidden : 0;
     const uint64_t wide =
-        desc->hidden > 3 * desc->channels ? desc->hidden : 3 * desc->channels;
+        hidden > 3 * desc->channels ? hidden : 3 * desc->channels;
     const uint64_t row = plan->attention.element_size;
     const uint64_t wide_bytes = wa_product(plan->attention.rows, wide * row);
     plan->map_bytes = plan->attention.rows * desc->channels * row;
@@ -270,6 +309,7 @@ bool wa_block_folds(const winattn_block_plan *plan) { return plan->folds; }
 bool wa_blocks_match(const winattn_block_plan *a, const winattn_block_plan *b)
 {
     return a->folds == b->folds && a->hands_on == b->hands_on &&
+           !a->fc1 == !b->fc1 &&
            (!a->hands_on ||
             (wa_block_part_of(a->attention.proj) ==
                  wa_block_part_of(b->attention.proj) &&
@@ -305,9 +345,13 @@ winattn_status winattn_block_plan_describe(const winattn_block_plan *plan,
     if (wa_block_has_norms(plan->attention.proj) && !plan->folds)
         wa_append(all, sizeof all, "norm of the attention: in proj\n");
     WA_TRY(wa_attention_describe(&plan->attention, all, sizeof all));
-    WA_TRY(wa_describe_part("fc1", wa_describe_linear, plan->fc1, all,
-                            sizeof all));
-    WA_TRY(wa_describe_part("fc2", wa_describe_linear, plan->fc2, all,
-                            sizeof all));
+    if (plan->two_launches[0])
+        wa_append(all, sizeof all, "mlp in one launch: %s\n",
+                  plan->two_launches);
+    if (plan->fc1)
+        WA_TRY(wa_describe_part("fc1", wa_describe_linear, plan->fc1, all,
+                                sizeof all));
+    WA_TRY(wa_describe_part(plan->fc1 ? "fc2" : "mlp", wa_describe_linear,
+                            plan->fc2, all, sizeof all));
     return wa_give_text(all, size, text, needed);
 }

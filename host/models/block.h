@@ -14,8 +14,9 @@ struct winattn_block_plan {
     wa_session *session;
     wa_lock *lock; /* for kernels of rows, from the first to the last launch */
     wa_attention attention;
-    winattn_linear_plan *fc1, *fc2;
-    wa_row_plan norm; /* before or after, both of a block */
+    winattn_linear_plan *fc1, *fc2;    /* no fc1: fc2 is the whole mlp */
+    char two_launches[WA_REASON_SIZE]; /* why there is; "": as expected */
+    wa_row_plan norm;                  /* before or after, both of a block */
     /* Norms before layers are in qkv and fc1, which find statistics of rows,
      * or take those that proj and fc2 give, but for the first block's. */
     bool folds, hands_on;

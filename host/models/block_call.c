@@ -51,6 +51,23 @@ static wa_attention_call attention_call(const winattn_block_weights *w,
 }
 
 /* The mlp: x -> hidden numbers -> y. */
+static winattn_status append_mlp(const winattn_block_plan *plan,
+                                 const wa_layer_call *fc1,
+                                 const wa_layer_call *fc2,
+                                 wa_kernel_chain *chain)
+{
+    wa_layer_call mlp = *fc2;
+    if (plan->fc1) {
+        WA_TRY(wa_chain_append_linear(chain, plan->fc1, fc1));
+        return wa_chain_append_linear(chain, plan->fc2, fc2);
+    }
+    mlp.x = fc1->x;
+    mlp.norms.eps = plan->desc.eps;
+    mlp.norms.hidden_weight = fc1->weight;
+    mlp.norms.hidden_bias = fc1->bias;
+    mlp.norms.hidden_stride = plan->desc.channels;
+    return wa_chain_append_linear(chain, plan->fc2, &mlp);
+}
 static wa_layer_call fc1_call(const winattn_block_plan *plan,
                               const winattn_block_weights *w, winattn_tensor x,
                               winattn_tensor hidden)
@@ -90,8 +107,7 @@ static winattn_status append_pre(const winattn_block_plan *plan,
     WA_TRY(wa_attention_append(&plan->attention, &attention, chain));
     WA_TRY(append_norm(plan, call->y, none, w->norm2_weight, w->norm2_bias,
                        p->map, chain));
-    WA_TRY(wa_chain_append_linear(chain, plan->fc1, &fc1));
-    return wa_chain_append_linear(chain, plan->fc2, &fc2);
+    return append_mlp(plan, &fc1, &fc2, chain);
 }
 
 /* Norms within the layers. */
@@ -124,8 +140,7 @@ static winattn_status append_folded(const winattn_block_plan *plan,
     takes.x_part = wa_block_part_of(plan->attention.proj);
     fc1.bias = fold->fc1_terms;
     fc1.norms = takes;
-    WA_TRY(wa_chain_append_linear(chain, plan->fc1, &fc1));
-    return wa_chain_append_linear(chain, plan->fc2, &fc2);
+    return append_mlp(plan, &fc1, &fc2, chain);
 }
 
 /* Norms behind layers, which may have them. */
@@ -159,8 +174,7 @@ static winattn_status append_post(const winattn_block_plan *plan,
     if (!in_proj)
         WA_TRY(append_norm(plan, p->wide, call->x, w->norm1_weight,
                            w->norm1_bias, call->y, chain));
-    WA_TRY(wa_chain_append_linear(chain, plan->fc1, &fc1));
-    WA_TRY(wa_chain_append_linear(chain, plan->fc2, &fc2));
+    WA_TRY(append_mlp(plan, &fc1, &fc2, chain));
     return in_fc2 ? WINATTN_SUCCESS
                   : append_norm(plan, p->map, call->y, w->norm2_weight,
                                 w->norm2_bias, call->y, chain);

@@ -197,8 +197,7 @@ static winattn_linear_desc desc_of(const wa_layer_maker *maker,
                                  .build_options = maker->build_options};
 }
 
-bool wa_layer_may_have_norms(const wa_layer_maker *maker,
-                             const wa_layer *layer)
+bool wa_layer_may_be(const wa_layer_maker *maker, const wa_layer *layer)
 {
     const winattn_linear_desc desc = desc_of(maker, layer, layer->norms);
     char excluded[WA_TIERS][WA_REASON_SIZE] = {""};
@@ -207,10 +206,12 @@ bool wa_layer_may_have_norms(const wa_layer_maker *maker,
     if (wa_linear_read(&desc, &problem) != WINATTN_SUCCESS)
         return false;
     problem.norms = layer->norms;
-    return wa_linear_plan_make(&problem, wa_session_device(maker->session),
-                               excluded, &layout) == WINATTN_SUCCESS &&
-           wa_linear_is_few(&layout, &problem, maker->rows) ==
-               (layer->norms == WA_FINDS_STATISTICS);
+    problem.hidden = layer->hidden;
+    if (wa_linear_plan_make(&problem, wa_session_device(maker->session),
+                            excluded, &layout) != WINATTN_SUCCESS)
+        return false;
+    return layer->hidden || wa_linear_is_few(&layout, &problem, maker->rows) ==
+                                (layer->norms == WA_FINDS_STATISTICS);
 }
 
 winattn_status wa_make_layer(const wa_layer_maker *maker,
@@ -218,11 +219,11 @@ winattn_status wa_make_layer(const wa_layer_maker *maker,
 {
     const cl_context context = wa_session_context(maker->session);
     const cl_device_id device = wa_session_device_id(maker->session);
-    if (layer->norms && wa_layer_may_have_norms(maker, layer)) {
+    if ((layer->norms || layer->hidden) && wa_layer_may_be(maker, layer)) {
         const winattn_linear_desc desc = desc_of(maker, layer, layer->norms);
         const winattn_status status = wa_linear_plan_with_shape(
-            context, device, &desc, layer->norms, NULL, plan);
-        if (status == WINATTN_SUCCESS || wa_may_pass(status))
+            context, device, &desc, layer->norms, layer->hidden, NULL, plan);
+        if (status == WINATTN_SUCCESS || wa_may_pass(status) || layer->hidden)
             return status;
     }
     wa_forget_failure();
@@ -235,19 +236,20 @@ winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
                                       const wa_layer_call *call)
 {
     const wa_linear_problem *problem = &plan->problem;
-    const winattn_linear linear = {.struct_size = sizeof linear,
-                                   .rows = call->rows,
-                                   .x_stride = problem->in,
-                                   .weight_stride = problem->in,
-                                   .residual_stride = problem->out,
-                                   .y_stride = problem->out,
-                                   .x = call->x,
-                                   .weight = call->weight,
-                                   .bias = call->bias,
-                                   .norm_weight = call->norm_weight,
-                                   .norm_bias = call->norm_bias,
-                                   .residual = call->residual,
-                                   .y = call->y};
+    const winattn_linear linear = {
+        .struct_size = sizeof linear,
+        .rows = call->rows,
+        .x_stride = problem->in,
+        .weight_stride = problem->hidden ? problem->hidden : problem->in,
+        .residual_stride = problem->out,
+        .y_stride = problem->out,
+        .x = call->x,
+        .weight = call->weight,
+        .bias = call->bias,
+        .norm_weight = call->norm_weight,
+        .norm_bias = call->norm_bias,
+        .residual = call->residual,
+        .y = call->y};
     return wa_linear_append(plan, &linear, &call->norms, chain);
 }
 

@@ -99,10 +99,12 @@ typedef struct wa_layer {
     /* what it is to do about norms, if it can (linear_plan.h): the plan's
      * problem says what it does. To normalise it adds, too. */
     unsigned norms;
+    /* numbers of a hidden layer in the same launch, or 0: then there is no
+     * plan where there is no such kernel */
+    uint32_t hidden;
 } wa_layer;
 /* Is there such a kernel, and is it for calls of so many rows? */
-bool wa_layer_may_have_norms(const wa_layer_maker *maker,
-                             const wa_layer *layer);
+bool wa_layer_may_be(const wa_layer_maker *maker, const wa_layer *layer);
 winattn_status wa_make_layer(const wa_layer_maker *maker,
                              const wa_layer *layer,
                              winattn_linear_plan **plan);

@@ -90,6 +90,8 @@ static winattn_status build_best(winattn_linear_plan *plan)
                                                     excluded, &plan->layout);
         if (not_taken[0])
             memcpy(plan->layout.not_taken, not_taken, sizeof not_taken);
+        if (status != WINATTN_SUCCESS && plan->problem.hidden && not_taken[0])
+            return wa_fail(status, "%s", not_taken);
         if (status != WINATTN_SUCCESS)
             return first == WINATTN_SUCCESS ? status
                                             : wa_fail(first, "%s", reason);
@@ -127,7 +129,8 @@ static winattn_status build_best(winattn_linear_plan *plan)
 static size_t row_bytes(const winattn_linear_plan *plan)
 {
     const wa_linear_problem *p = &plan->problem;
-    const size_t most = p->in > p->out ? p->in : p->out;
+    size_t most = p->in > p->out ? p->in : p->out;
+    most = most > p->hidden ? most : p->hidden;
     return 8 * ((most + 15) / 16 * 16) + 64;
 }
 
@@ -138,7 +141,9 @@ static winattn_status call_first(const void *data, cl_mem zeros, cl_mem out,
     const winattn_linear_plan *plan = data;
     const wa_linear_norms norms = {.x_statistics.buffer = zeros,
                                    .y_statistics = {out, row_bytes(plan)},
-                                   .x_part = plan->problem.in};
+                                   .x_part = plan->problem.in,
+                                   .hidden_weight.buffer = zeros,
+                                   .hidden_bias.buffer = zeros};
     const winattn_linear call = {.struct_size = sizeof call,
                                  .rows = 1,
                                  .x.buffer = zeros,
@@ -179,9 +184,12 @@ static winattn_status build(winattn_linear_plan *plan,
                            row_bytes(plan), call_first, plan);
 }
 
-winattn_status wa_linear_plan_with_shape(
-    cl_context context, cl_device_id device, const winattn_linear_desc *desc,
-    unsigned norms, const wa_linear_shape *shape, winattn_linear_plan **result)
+winattn_status wa_linear_plan_with_shape(cl_context context,
+                                         cl_device_id device,
+                                         const winattn_linear_desc *desc,
+                                         unsigned norms, uint32_t hidden,
+                                         const wa_linear_shape *shape,
+                                         winattn_linear_plan **result)
 {
     WA_TRY(wa_models_begin());
     WA_WANT(result, "plan");
@@ -190,6 +198,7 @@ winattn_status wa_linear_plan_with_shape(
     WA_TRY_MEMORY(plan);
     winattn_status status = wa_linear_read(desc, &plan->problem);
     plan->problem.norms = norms;
+    plan->problem.hidden = hidden;
     WA_THEN(status, wa_session_acquire(context, device, &plan->session));
     if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
         status = wa_fail_memory();
@@ -208,7 +217,7 @@ winattn_status winattn_linear_plan_create(cl_context context,
                                           const winattn_linear_desc *desc,
                                           winattn_linear_plan **plan)
 {
-    return wa_linear_plan_with_shape(context, device, desc, 0, NULL, plan);
+    return wa_linear_plan_with_shape(context, device, desc, 0, 0, NULL, plan);
 }
 
 void winattn_linear_plan_destroy(winattn_linear_plan *plan)

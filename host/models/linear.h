@@ -42,6 +42,10 @@ typedef struct wa_linear_norms {
     winattn_tensor x_statistics, y_statistics;
     uint32_t x_part;
     float eps;
+    /* with a hidden layer: `bias` is the second one's, so that hidden_bias
+     * has the pairs */
+    winattn_tensor hidden_weight, hidden_bias;
+    uint64_t hidden_stride;
 } wa_linear_norms;
 
 /* Appends the launches of a call that wa_linear_check accepted. norms: NULL
@@ -74,11 +78,14 @@ winattn_status wa_linear_append_as(const winattn_linear_plan *plan,
 winattn_status wa_linear_compare(const winattn_linear_plan *plan,
                                  wa_linear_kernel_id id);
 
-/* A plan with norms beside it; and with a shape of the caller's, for tests and
- * measurements: desc->tier says of which tier. NULL: with its own. (linear.c)
- */
-winattn_status wa_linear_plan_with_shape(
-    cl_context context, cl_device_id device, const winattn_linear_desc *desc,
-    unsigned norms, const wa_linear_shape *shape, winattn_linear_plan **plan);
+/* A plan with norms beside it, or with a hidden layer, as wa_linear_problem
+ * has them; and with a shape of the caller's, for tests and measurements:
+ * desc->tier says of which tier. NULL: with its own. (linear.c) */
+winattn_status wa_linear_plan_with_shape(cl_context context,
+                                         cl_device_id device,
+                                         const winattn_linear_desc *desc,
+                                         unsigned norms, uint32_t hidden,
+                                         const wa_linear_shape *shape,
+                                         winattn_linear_plan **plan);
 
 #endif

@@ -160,6 +160,7 @@ winattn_status wa_linear_check(const winattn_linear_plan *plan,
 /* The same size on host and device, whatever the compiler. */
 _Static_assert(sizeof(linear_args) == 88, "linear_args has padding");
 _Static_assert(sizeof(linear_norm_args) == 40, "linear_norm_args has padding");
+_Static_assert(sizeof(mlp_args) == 24, "mlp_args has padding");
 
 /* Work-groups of a launch: their work-items have numbers of 32 bits. */
 #define MOST_ITEMS (1ull << 31)
@@ -180,7 +181,7 @@ static bool is_wide(const wa_linear_problem *problem, const winattn_tensor *at,
 }
 
 static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
-                         uint64_t start)
+                         const wa_linear_norms *n, uint64_t start)
 {
     uint32_t flags = 0;
     if (is_wide(p, &l->x, start, l->x_stride, p->in))
@@ -189,11 +190,17 @@ static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
         flags |= LINEAR_WIDE_WEIGHT;
     /* only whole vectors of a row are written at once */
     const uint32_t vector = vector_of(p);
+    if (p->hidden &&
+        !is_wide(p, &n->hidden_weight, start, n->hidden_stride, p->in))
+        flags &= ~LINEAR_WIDE_WEIGHT;
     const bool norms_are_wide =
         !(p->norms & WA_NORMALISES) ||
         (is_wide(p, &l->norm_weight, start, 0, vector) &&
          is_wide(p, &l->norm_bias, start, 0, vector));
-    if (norms_are_wide && is_wide(p, &l->y, start, l->y_stride, vector) &&
+    const bool hidden_is_wide =
+        !p->hidden || is_wide(p, &n->hidden_bias, start, 0, vector);
+    if (norms_are_wide && hidden_is_wide &&
+        is_wide(p, &l->y, start, l->y_stride, vector) &&
         (!p->has_bias || is_wide(p, &l->bias, start, 0, vector)) &&
         (!p->has_residual ||
          is_wide(p, &l->residual, start, l->residual_stride, vector)))
@@ -202,7 +209,7 @@ static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
 }
 
 static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l,
-                           float eps, uint64_t start)
+                           const wa_linear_norms *norms, uint64_t start)
 {
     const uint32_t size = wa_element_size(p->dtype);
     linear_args args;
@@ -219,8 +226,8 @@ static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l,
     args.y_stride = (cl_uint)l->y_stride;
     args.in = p->in;
     args.out = p->out;
-    args.flags = flags_of(p, l, start);
-    args.eps = eps;
+    args.flags = flags_of(p, l, norms, start);
+    args.eps = norms->eps;
     return args;
 }
 
@@ -307,10 +314,8 @@ static winattn_status append_norm(const winattn_linear_plan *plan,
 /* What linear_wgmma has behind the others' arguments. */
 static winattn_status set_norms(const winattn_linear_plan *plan,
                                 const winattn_linear *l,
-                                const wa_linear_norms *given, cl_kernel kernel)
+                                const wa_linear_norms *norms, cl_kernel kernel)
 {
-    static const wa_linear_norms none;
-    const wa_linear_norms *norms = given ? given : &none;
     const uint32_t size = wa_element_size(plan->problem.dtype);
     const winattn_tensor *tensors[] = {&l->norm_weight, &l->norm_bias,
                                        &norms->x_statistics,
@@ -329,12 +334,29 @@ static winattn_status set_norms(const winattn_linear_plan *plan,
     return WINATTN_SUCCESS;
 }
 
+/* And mlp_wgmma behind these. */
+static winattn_status set_hidden(const winattn_linear_plan *plan,
+                                 const wa_linear_norms *norms,
+                                 cl_kernel kernel)
+{
+    const uint32_t size = wa_element_size(plan->problem.dtype);
+    const mlp_args args = {.weight = norms->hidden_weight.offset / size,
+                           .bias = norms->hidden_bias.offset / size,
+                           .weight_stride = norms->hidden_stride};
+    WA_TRY(wa_set_arg(kernel, 11, sizeof args, &args));
+    WA_TRY(
+        wa_set_arg(kernel, 12, sizeof(cl_mem), &norms->hidden_weight.buffer));
+    return wa_set_arg(kernel, 13, sizeof(cl_mem), &norms->hidden_bias.buffer);
+}
+
 static winattn_status append_all(const winattn_linear_plan *plan,
                                  const winattn_linear *given,
-                                 const wa_linear_norms *norms,
+                                 const wa_linear_norms *beside,
                                  wa_linear_kernel_id id,
                                  wa_kernel_chain *chain)
 {
+    static const wa_linear_norms none;
+    const wa_linear_norms *norms = beside ? beside : &none;
     const wa_linear_problem *p = &plan->problem;
     const wa_linear_kernel *planned = &plan->layout.kernel[id];
     winattn_linear l = *given;
@@ -347,9 +369,10 @@ static winattn_status append_all(const winattn_linear_plan *plan,
                           buffers[i] ? &buffers[i] : NULL));
     if (planned->shape.wgmma)
         WA_TRY(set_norms(plan, &l, norms, plan->kernels[id]));
+    if (p->hidden)
+        WA_TRY(set_hidden(plan, norms, plan->kernels[id]));
     return append_launches(
-        planned, plan->kernels[id],
-        args_of(p, &l, norms ? norms->eps : 0, chain->start),
+        planned, plan->kernels[id], args_of(p, &l, norms, chain->start),
         wa_linear_blocks(p->out, planned->shape.block_columns), chain);
 }
 

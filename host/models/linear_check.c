@@ -20,12 +20,14 @@
 /* A small layer of all that the plan's has but a norm in a launch before. */
 typedef struct comparison {
     winattn_linear_plan plan, right;
-    wa_row_plan norm;       /* behind what right computes */
-    wa_linear_kernel_id id; /* of the kernel in question; right's is FEW */
+    winattn_linear_plan hidden; /* the layer before right, if there is one */
+    wa_row_plan norm;           /* behind what right computes */
+    wa_linear_kernel_id id;     /* of the kernel in question; right's is FEW */
     cl_command_queue queue;
     uint32_t rows;
     /* where x is, and then others; and in pairs, where x's biases are */
-    size_t weight, bias, residual, norm_weight, norm_bias, y, end;
+    size_t weight, hidden_weight, bias, hidden_bias;
+    size_t residual, norm_weight, norm_bias, y, hidden_y, end;
     size_t x_statistics, y_statistics, pairs_end;
     uint16_t *numbers; /* of all, behind one that is none */
     float *pairs;
@@ -58,13 +60,21 @@ static void shrink(comparison *c)
     c->rows = MAX(2 * teams, 2 * s->stages / stages) * s->block_rows +
               s->block_rows / 2 + 1;
     c->weight = (size_t)c->rows * p->in;
-    c->bias = c->weight + (size_t)p->out * p->in;
-    c->norm_weight = c->bias + p->out;
+    c->hidden_weight =
+        c->weight + (size_t)p->out * (p->hidden ? p->hidden : p->in);
+    c->bias = c->hidden_weight + (size_t)p->hidden * p->in;
+    c->hidden_bias = c->bias + p->out;
+    c->norm_weight = c->hidden_bias + p->hidden;
     c->norm_bias = c->norm_weight + p->out;
-    c->residual = c->norm_bias + p->out;
-    c->y = c->residual + (size_t)c->rows * p->out;
-    c->end = c->y + (size_t)c->rows * p->out;
-    c->x_statistics = p->out;
+    c->y = c->norm_bias + p->out;
+    c->residual = 0; /* a hidden layer's results are added to x */
+    if (!p->hidden) {
+        c->residual = c->y;
+        c->y += (size_t)c->rows * p->out;
+    }
+    c->hidden_y = c->y + (size_t)c->rows * p->out;
+    c->end = c->hidden_y + (size_t)c->rows * p->hidden;
+    c->x_statistics = MAX(p->out, p->hidden);
     c->y_statistics =
         c->x_statistics + c->rows * wa_linear_blocks(p->in, X_PART);
     c->pairs_end =
@@ -99,7 +109,7 @@ static winattn_status make_numbers(comparison *c)
     const wa_linear_problem *p = &c->plan.problem;
     float small = 0.125f;
     uint32_t random = 1;
-    while (small * small * (float)p->in > 0.5f)
+    while (small * small * (float)MAX(p->in, p->hidden) > 0.5f)
         small /= 2;
     c->numbers = malloc((1 + c->end) * sizeof *c->numbers);
     WA_TRY_MEMORY(c->numbers);
@@ -145,15 +155,32 @@ static winattn_status append_norm(const comparison *c,
     return wa_row_append(&c->norm, &norm, chain);
 }
 
+/* The hidden layer alone. */
+static winattn_status append_hidden(const comparison *c,
+                                    const winattn_linear *call,
+                                    const wa_linear_norms *norms,
+                                    winattn_tensor y, wa_kernel_chain *chain)
+{
+    winattn_linear hidden = *call;
+    hidden.weight = norms->hidden_weight;
+    hidden.weight_stride = norms->hidden_stride;
+    hidden.bias = norms->hidden_bias;
+    hidden.y = y;
+    hidden.y_stride = c->plan.problem.hidden;
+    return wa_linear_append_as(&c->hidden, &hidden, norms, WA_LINEAR_FEW,
+                               chain);
+}
+
 static winattn_status append(const comparison *c, bool is_right, size_t spread,
                              const cl_mem *of, wa_kernel_chain *chain)
 {
     const wa_linear_problem *p = &c->plan.problem;
-    const wa_linear_norms norms = {PAIRS(c->x_statistics),
-                                   PAIRS(c->y_statistics), X_PART, EPS};
+    wa_linear_norms norms = {
+        PAIRS(c->x_statistics),   PAIRS(c->y_statistics), X_PART, EPS,
+        TENSOR(c->hidden_weight), TENSOR(c->hidden_bias), p->in};
     winattn_linear call = {.rows = c->rows,
                            .x_stride = p->in,
-                           .weight_stride = p->in,
+                           .weight_stride = p->hidden ? p->hidden : p->in,
                            .residual_stride = p->out,
                            .y_stride = p->out,
                            .x = TENSOR(0),
@@ -165,6 +192,14 @@ static winattn_status append(const comparison *c, bool is_right, size_t spread,
                            .y = TENSOR(c->y)};
     if (has_norms(c, WA_TAKES_STATISTICS))
         call.bias = (winattn_tensor){of[1], 0};
+    if (p->hidden && has_norms(c, WA_FINDS_STATISTICS))
+        norms.hidden_bias = (winattn_tensor){of[1], 0};
+    if (is_right && p->hidden) {
+        const winattn_tensor y = TENSOR(c->hidden_y);
+        WA_TRY(append_hidden(c, &call, &norms, y, chain));
+        call.x = y;
+        call.x_stride = p->hidden;
+    }
     if (!is_right)
         return wa_linear_append_as(&c->plan, &call, &norms, c->id, chain);
     WA_TRY(
@@ -193,8 +228,8 @@ static winattn_status compute(const comparison *c, bool is_right,
         status,
         wa_chain_end(&chain, append(c, is_right, spread, of, &chain), NULL));
     WA_THEN(status, WA_CL(clEnqueueReadBuffer, c->queue, of[0], CL_TRUE,
-                          from * sizeof *y, (c->end - c->y) * sizeof *y, y, 0,
-                          NULL, NULL));
+                          from * sizeof *y, (c->hidden_y - c->y) * sizeof *y,
+                          y, 0, NULL, NULL));
     if (has_norms(c, WA_GIVES_STATISTICS))
         WA_THEN(status,
                 WA_CL(clEnqueueReadBuffer, c->queue, of[1], CL_TRUE,
@@ -222,7 +257,8 @@ static winattn_status compare_statistics(const comparison *c,
 static winattn_status compare(const comparison *c, uint16_t *y,
                               float *statistics)
 {
-    const wa_tensor all = {.element_size = sizeof *y, .span = c->end - c->y};
+    const wa_tensor all = {.element_size = sizeof *y,
+                           .span = c->hidden_y - c->y};
     uint16_t *right = y + all.span;
     WA_TRY(compute(c, true, 0, right, statistics));
     for (size_t spread = 0; spread < 2; spread++) {
@@ -238,30 +274,46 @@ static winattn_status compare(const comparison *c, uint16_t *y,
 /* ---- What is right ---- */
 
 /* Plans without norms have the program, for few rows. */
-static winattn_status build_right(comparison *c)
+static winattn_status build_fragments(winattn_linear_plan *right)
 {
-    winattn_linear_plan *right = &c->right;
-    wa_linear_problem *p = &right->problem;
+    const wa_linear_problem *p = &right->problem;
     wa_device device = *wa_session_device(right->session);
     wa_linear_layout *layout = &right->layout;
     wa_linear_kernel *few = &layout->kernel[WA_LINEAR_FEW];
     device.ignores_special = true;
-    p->norms = has_norms(c, WA_TAKES_STATISTICS) ? WA_FINDS_STATISTICS : 0;
-    p->has_residual &= !has_norms(c, WA_NORMALISES);
     memset(layout, 0, sizeof *layout);
     if (!wa_linear_plan_tier(p, &device, WINATTN_TIER_MATRIX, NULL, layout))
         return WA_UNSUPPORTED("%s", layout->refusals[WINATTN_TIER_MATRIX]);
     if (!few->name[0])
         *few = layout->kernel[WA_LINEAR_MANY];
-    WA_TRY(wa_session_kernel(right->session, few->name, few->defines,
-                             p->build_options,
-                             &right->kernels[WA_LINEAR_FEW]));
+    return wa_session_kernel(right->session, few->name, few->defines,
+                             p->build_options, &right->kernels[WA_LINEAR_FEW]);
+}
+
+static winattn_status build_right(comparison *c)
+{
+    wa_linear_problem *p = &c->right.problem, *hidden = &c->hidden.problem;
+    const unsigned found =
+        has_norms(c, WA_TAKES_STATISTICS | WA_FINDS_STATISTICS)
+            ? WA_FINDS_STATISTICS
+            : 0;
+    if (p->hidden) {
+        hidden->out = p->in = p->hidden;
+        hidden->hidden = p->hidden = 0;
+        hidden->activation = WINATTN_ACTIVATION_GELU;
+        hidden->has_residual = false;
+        hidden->norms = found;
+        WA_TRY(build_fragments(&c->hidden));
+    }
+    p->norms = c->plan.problem.hidden ? 0 : found;
+    p->has_residual &= !has_norms(c, WA_NORMALISES);
+    WA_TRY(build_fragments(&c->right));
     const wa_row_desc norm = {.job = WA_ROW_NORM_ADD,
                               .dtype = p->dtype,
                               .row_size = p->out,
                               .build_options = p->build_options};
     return has_norms(c, WA_NORMALISES)
-               ? wa_row_plan_make(right->session, &norm, &c->norm)
+               ? wa_row_plan_make(c->right.session, &norm, &c->norm)
                : WINATTN_SUCCESS;
 }
 
@@ -270,7 +322,7 @@ static winattn_status make_and_compare(comparison *c)
     WA_TRY(build_right(c));
     shrink(c);
     WA_TRY(make_numbers(c));
-    uint16_t *y = malloc(2 * (c->end - c->y) * sizeof *y);
+    uint16_t *y = malloc(2 * (c->hidden_y - c->y) * sizeof *y);
     float *statistics =
         malloc(4 * (c->pairs_end - c->y_statistics) * sizeof *statistics);
     const winattn_status status =
@@ -289,8 +341,11 @@ static winattn_status test(wa_session *session, const void *data)
     WA_TRY(wa_cl_status(error, "clCreateCommandQueue"));
     const winattn_status status = make_and_compare(&c);
     clReleaseCommandQueue(c.queue);
-    if (c.right.kernels[WA_LINEAR_FEW])
-        clReleaseKernel(c.right.kernels[WA_LINEAR_FEW]);
+    const cl_kernel made[] = {c.right.kernels[WA_LINEAR_FEW],
+                              c.hidden.kernels[WA_LINEAR_FEW]};
+    for (int i = 0; i < 2; i++)
+        if (made[i])
+            clReleaseKernel(made[i]);
     wa_row_plan_release(&c.norm);
     free(c.numbers);
     free(c.pairs);
@@ -303,9 +358,10 @@ winattn_status wa_linear_compare(const winattn_linear_plan *plan,
     const wa_linear_kernel *kernel = &plan->layout.kernel[id];
     const wa_tested subject = {plan->problem.dtype, kernel->name,
                                kernel->defines, plan->problem.build_options};
-    comparison c = {.plan = *plan, .right = *plan, .id = id};
+    comparison c = {.plan = *plan, .right = *plan, .hidden = *plan, .id = id};
     const char *origin = "";
     memset(c.right.kernels, 0, sizeof c.right.kernels);
+    memset(c.hidden.kernels, 0, sizeof c.hidden.kernels);
     WA_TRY(wa_program_set_origin(wa_session_programs(plan->session),
                                  plan->kernels[id], &origin));
     return strcmp(origin, WA_FROM_CACHE) == 0

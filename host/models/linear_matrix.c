@@ -181,13 +181,13 @@ static void add_few(const wa_linear_problem *problem, const wa_device *device,
 static const char *refuse_norms(const wa_linear_problem *problem,
                                 const wa_linear_shape *s)
 {
-    if (problem->norms == WA_FINDS_STATISTICS)
+    if (problem->norms == WA_FINDS_STATISTICS && !problem->hidden)
         return s->wgmma || s->keeps_weight || problem->has_residual ||
                        problem->dtype == WINATTN_FP32
                    ? "no kernel of that shape normalises rows on the way"
                    : NULL;
-    return problem->norms && !s->wgmma
-               ? "norms are beside layers by wgmma alone"
+    return (problem->norms || problem->hidden) && !s->wgmma
+               ? "norms and a hidden layer are beside layers by wgmma alone"
                : NULL;
 }
 
@@ -203,6 +203,9 @@ const char *wa_linear_plan_matrix(const wa_linear_problem *problem,
     if (shape) {
         s = *shape;
         layout->source[WA_LINEAR_MANY] = WA_LINEAR_GIVEN;
+        WA_REFUSE(wa_linear_check_shape(problem, device, MATRIX, &s));
+    } else if (problem->hidden) {
+        s = wa_linear_mlp_shape(problem);
         WA_REFUSE(wa_linear_check_shape(problem, device, MATRIX, &s));
     } else {
         const bool has_model = search(problem, device, &model) > 0.0;

@@ -179,8 +179,10 @@ bool wa_linear_plan_tier(const wa_linear_problem *problem,
         [WINATTN_TIER_LOCAL] = wa_linear_plan_local,
         [WINATTN_TIER_MATRIX] = wa_linear_plan_matrix};
     const char *why = wa_tier_refusal(device, tier);
-    if (!why && problem->norms && tier != WINATTN_TIER_MATRIX)
-        why = "norms are beside layers on tier matrix alone";
+    if (!why && (problem->norms || problem->hidden) &&
+        tier != WINATTN_TIER_MATRIX)
+        why =
+            "norms and a hidden layer are beside layers on tier matrix alone";
     if (!why)
         why = planners[tier](problem, device, shape, layout);
     if (why && why != layout->refusals[tier])
@@ -240,6 +242,10 @@ static void append_shape(const wa_linear_problem *problem, winattn_tier tier,
         append(kernel, WA_OPTION(ROW_WAVES), s->row_waves);
         append(kernel, WA_OPTION(ROW_SIZE), in);
         append(kernel, WA_OPTION(KEEPS_WEIGHT), s->keeps_weight);
+        append(kernel, WA_OPTION(HIDDEN), problem->hidden);
+        if (problem->hidden)
+            append(kernel, WA_OPTION(FINDS_STATISTICS),
+                   (norms & WA_FINDS_STATISTICS) != 0);
         append(kernel, WA_OPTION(TAKES_STATISTICS),
                (norms & WA_TAKES_STATISTICS) != 0);
         append(kernel, WA_OPTION(GIVES_STATISTICS),
@@ -327,7 +333,8 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
                  device->matrix_unit->name);
         if (shape->wgmma) { /* and a warpgroup that fetches */
             kernel->work_group += 128;
-            strcpy(kernel->name, "linear_wgmma");
+            strcpy(kernel->name,
+                   problem->hidden ? "mlp_wgmma" : "linear_wgmma");
         }
     } else {
         snprintf(kernel->name, sizeof kernel->name, "linear_%s",

@@ -30,7 +30,10 @@ typedef struct wa_linear_problem {
     bool allow_tf32, layer_norm, has_bias, has_residual;
     winattn_activation activation;
     uint32_t in, out;
-    unsigned norms; /* no descriptor has these */
+    /* No descriptor has these: norms, and numbers of a hidden layer with GELU,
+     * of which W is then (cl/hopper/mlp_wgmma.cl; 0: there is none). */
+    unsigned norms;
+    uint32_t hidden;
     float eps;
     const char *build_options; /* never NULL */
 } wa_linear_problem;
@@ -59,7 +62,8 @@ uint64_t wa_linear_local_bytes(const wa_linear_problem *problem,
 
 /* Shapes with wgmma: NULL, or why the problem has none ("" where nobody
  * expects one), or should have none, or not that one; what a work-group has in
- * local memory; and the best by a model of an H200, if there is one.
+ * local memory; the only one with a hidden layer; and the best by a model of
+ * an H200, if there is one.
  * (linear_wgmma.c) */
 const char *wa_linear_wgmma_refusal(const wa_linear_problem *problem,
                                     const wa_device *device);
@@ -70,6 +74,7 @@ const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
                                   const wa_linear_shape *shape);
 uint64_t wa_linear_wgmma_bytes(const wa_linear_problem *problem,
                                const wa_linear_shape *shape);
+wa_linear_shape wa_linear_mlp_shape(const wa_linear_problem *problem);
 bool wa_linear_find_wgmma(const wa_linear_problem *problem,
                           const wa_device *device, wa_linear_shape *shape);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * When linear layers are computed by cl/hopper/linear_wgmma.cl, and in which
  * shape. */
+#include <string.h>
+
 #include "models/linear_plan.h"
 
 #include "../cl/hopper/warpgroup_extents.h"
@@ -54,7 +56,38 @@ uint64_t wa_linear_wgmma_bytes(const wa_linear_problem *problem,
     const uint64_t BLOCK_COLUMNS = s->block_columns;
     const uint64_t STAGES = s->stages;
     const bool KEEPS_WEIGHT = s->keeps_weight;
+    const uint64_t HIDDEN = problem->hidden;
     return LAYER_BYTES;
+}
+
+/* Each of three warpgroups has a block of rows, and room for it. */
+wa_linear_shape wa_linear_mlp_shape(const wa_linear_problem *problem)
+{
+    const uint32_t ROW_SIZE = problem->in;
+    return (wa_linear_shape){.block_rows = WARPGROUP_ROWS,
+                             .block_columns = problem->out,
+                             .stage_dims = PANEL_CHANNELS,
+                             .stages = 3 * ROW_PANELS,
+                             .row_waves = 3 * WAVES_OF_GROUP,
+                             .column_waves = 1,
+                             .dim_waves = 1,
+                             .keeps_weight = 1,
+                             .wgmma = 1};
+}
+
+/* NULL, or why there is no hidden layer in such a launch. */
+static const char *refuse_hidden(const wa_linear_problem *problem,
+                                 const wa_linear_shape *s)
+{
+    const wa_linear_shape own = wa_linear_mlp_shape(problem);
+    if (problem->hidden == 0)
+        return NULL;
+    if (problem->in != problem->out || !problem->has_residual ||
+        problem->activation || problem->hidden % PANEL_CHANNELS != 0)
+        return "a hidden layer is of 64s of numbers, results are added to x";
+    return memcmp(&own, s, sizeof own) != 0
+               ? "a hidden layer has another shape"
+               : NULL;
 }
 
 /* How many teams of warpgroups take blocks in turn. */
@@ -83,6 +116,7 @@ const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
         return "warpgroups do not divide the block";
     if (s->block_columns > most)
         return "work-items have too few registers";
+    WA_REFUSE(refuse_hidden(problem, s));
     if ((problem->norms & WA_NORMALISES) && s->block_columns != problem->out)
         return "a block has no whole rows, which a norm needs";
     if (s->stages < 2 || s->stages > MOST_STAGES || s->keeps_weight > 1 ||

@@ -19,6 +19,7 @@ typedef struct linear_run {
     const linear_case *c;
     unsigned random;
     matrix x, weight, bias, norm_weight, norm_bias, residual, y;
+    matrix hidden_weight, hidden_bias; /* of no rows where there is none */
     unsigned y_part; /* columns that statistics of y are of */
     model_tensor terms, x_statistics, y_statistics;
 } linear_run;
@@ -111,8 +112,13 @@ static void make_run(linear_run *run, const linear_case *c)
     run->random = c->seed * 2654435761u + 1;
     put_tensors_in_odd_memory(linear_has(c, IN_ODD_MEMORY));
     run->x = drawn(run, c->rows, c->in, draw_x);
-    run->weight = drawn(run, c->out, c->in, draw_weight);
+    run->weight =
+        drawn(run, c->out, c->hidden ? c->hidden : c->in, draw_weight);
     run->bias = drawn(run, 1, c->out, draw_bias);
+    if (c->hidden) {
+        run->hidden_weight = drawn(run, c->hidden, c->in, draw_weight);
+        run->hidden_bias = drawn(run, 1, c->hidden, draw_bias);
+    }
     const unsigned normed = linear_has(c, NORM_OF_SUMS) ? c->out : c->in;
     linear_case odd = *c;
     odd.spread = linear_has(c, ODD_NORM) ? 1 : c->spread;
@@ -120,7 +126,13 @@ static void make_run(linear_run *run, const linear_case *c)
     run->norm_weight = drawn(run, 1, normed, draw_norm_weight);
     run->norm_bias = drawn(run, 1, normed, draw_norm_bias);
     run->c = c;
-    run->residual = drawn(run, c->rows, c->out, draw_residual);
+    run->residual =
+        c->hidden ? run->x : drawn(run, c->rows, c->out, draw_residual);
+    if (c->hidden) { /* x is read again when y has its place */
+        const size_t count = run->x.t.count;
+        run->residual.t.value =
+            memcpy(numbers(count), run->x.t.value, count * sizeof(double));
+    }
     run->y = run->residual;
     run->y.stride += c->spread ? 8 : 0; /* rows lie otherwise */
     run->y.t = tensor_empty(kind_of(c->dtype), (size_t)c->rows * run->y.stride,
@@ -147,18 +159,21 @@ static void make_norms(linear_run *run)
     const unsigned parts = (c->in - 1) / part + 1;
     const size_t given = (size_t)c->rows * parts * 2;
     const size_t made = (size_t)c->rows * ((c->out - 1) / run->y_part + 1) * 2;
-    double *terms = numbers((size_t)c->out * 2), *of_x = numbers(given);
-    for (unsigned o = 0; o < c->out; o++) {
-        terms[2 * o + 1] = linear_has(c, BIAS) ? at(&run->bias, 0, o) : 0;
+    const matrix *weight = c->hidden ? &run->hidden_weight : &run->weight;
+    const matrix *bias = c->hidden ? &run->hidden_bias : &run->bias;
+    double *terms = numbers((size_t)weight->rows * 2);
+    double *of_x = numbers(given);
+    for (unsigned o = 0; o < weight->rows; o++) {
+        terms[2 * o + 1] = linear_has(c, BIAS) ? at(bias, 0, o) : 0;
         for (unsigned i = 0; i < c->in; i++)
-            terms[2 * o] += at(&run->weight, o, i);
+            terms[2 * o] += at(weight, o, i);
     }
     for (unsigned i = 0; i < c->rows * parts; i++) {
         const unsigned first = i % parts * part;
         find_part(&run->x, i / parts, first,
                   first + part < c->in ? first + part : c->in, of_x + 2 * i);
     }
-    run->terms = tensor_of(KIND_FP32, terms, (size_t)c->out * 2, 4);
+    run->terms = tensor_of(KIND_FP32, terms, (size_t)weight->rows * 2, 4);
     run->x_statistics = tensor_of(KIND_FP32, of_x, given, 2);
     run->y_statistics = tensor_empty(KIND_FP32, made, 2);
 }
@@ -195,21 +210,35 @@ static double find_row(const linear_run *run, unsigned r, double *row)
     return has_norm ? ldexp(fabs(mean) * factor, -22) : 0;
 }
 
-/* An element of the result but for the residual, and its terms' absolute
- * values summed. */
-static double find_element(const linear_run *run, const double *row,
-                           unsigned o, double *terms)
+/* A layer's sum of a row, and its terms' absolute values summed. */
+static double find_sum(const linear_case *c, const matrix *weight,
+                       const matrix *bias, const double *row, unsigned o,
+                       double *terms)
+{
+    double sum = linear_has(c, BIAS) ? at(bias, 0, o) : 0;
+    *terms = fabs(sum);
+    for (unsigned i = 0; i < weight->columns; i++) {
+        sum += row[i] * at(weight, o, i);
+        *terms += fabs(row[i] * at(weight, o, i));
+    }
+    return sum;
+}
+
+/* The result of a row but for the residual. */
+static void find_result(const linear_run *run, const double *row,
+                        double *result, double *terms)
 {
     const linear_case *c = run->c;
-    double sum = linear_has(c, BIAS) ? at(&run->bias, 0, o) : 0;
-    *terms = fabs(sum);
-    for (unsigned i = 0; i < c->in; i++) {
-        sum += row[i] * at(&run->weight, o, i);
-        *terms += fabs(row[i] * at(&run->weight, o, i));
+    double *hidden = numbers(c->hidden + 1), unused;
+    for (unsigned j = 0; j < c->hidden; j++)
+        hidden[j] = exact_gelu(find_sum(c, &run->hidden_weight,
+                                        &run->hidden_bias, row, j, &unused));
+    for (unsigned o = 0; o < c->out; o++) {
+        result[o] = find_sum(c, &run->weight, &run->bias,
+                             c->hidden ? hidden : row, o, &terms[o]);
+        if (linear_has(c, GELU))
+            result[o] = exact_gelu(result[o]);
     }
-    if (linear_has(c, GELU))
-        sum = exact_gelu(sum);
-    return sum;
 }
 
 static double promised(const linear_case *c)
@@ -244,15 +273,14 @@ static void check_row(const linear_run *run, unsigned r, double *row,
     const double shift = find_row(run, r, row);
     double error = 0, size = 0, all = 0, moved = 0;
     double *wants = numbers(c->out), *terms_of = numbers(c->out);
-    for (unsigned o = 0; o < c->out; o++)
-        wants[o] = find_element(run, row, o, &terms_of[o]);
+    find_result(run, row, wants, terms_of);
     if (linear_has(c, NORM_OF_SUMS))
         normalise_sums(run, wants, terms_of);
     for (unsigned o = 0; o < c->out; o++) {
         double sum = 0;
         const double want = wants[o] + rest[o];
         const double terms = terms_of[o] + fabs(rest[o]);
-        for (unsigned i = 0; i < c->in && shift > 0; i++)
+        for (unsigned i = 0; i < c->in && shift > 0 && !c->hidden; i++)
             sum += fabs(at(&run->norm_weight, 0, i) * at(&run->weight, o, i));
         error += pow(got[o] - want, 2);
         size += want * want;
@@ -332,6 +360,7 @@ wa_linear_problem linear_problem_of(const linear_case *c)
     const winattn_linear_desc desc = desc_of(c);
     wa_linear_problem problem;
     assert_status(wa_linear_read(&desc, &problem), 0, "");
+    problem.hidden = c->hidden;
     return problem;
 }
 
@@ -379,9 +408,9 @@ static void check_plan(const winattn_linear_plan *plan, const linear_case *c,
 
 static unsigned norms_of(const linear_case *c)
 {
-    if (linear_has(c, NORM_FOUND))
-        return WA_FINDS_STATISTICS;
-    return (linear_has(c, NORM_ON_THE_WAY) ? WA_TAKES_STATISTICS : 0u) |
+    return (linear_has(c, NORM_FOUND)        ? WA_FINDS_STATISTICS
+            : linear_has(c, NORM_ON_THE_WAY) ? WA_TAKES_STATISTICS
+                                             : 0u) |
            (linear_has(c, STATISTICS) ? WA_GIVES_STATISTICS : 0u) |
            (linear_has(c, NORM_OF_SUMS) ? WA_NORMALISES : 0u);
 }
@@ -398,8 +427,13 @@ static void enqueue_norms(const winattn_linear_plan *plan, linear_run *run,
     norms.x_statistics = run->x_statistics.at;
     norms.y_statistics = run->y_statistics.at;
     winattn_linear own = *call;
+    if (c->hidden) {
+        norms.hidden_weight = run->hidden_weight.t.at;
+        norms.hidden_stride = run->hidden_weight.stride;
+        norms.hidden_bias = run->hidden_bias.t.at;
+    }
     if (linear_has(c, NORM_ON_THE_WAY))
-        own.bias = run->terms.at;
+        *(c->hidden ? &norms.hidden_bias : &own.bias) = run->terms.at;
     if (own.residual_stride == 0)
         own.residual_stride = c->out;
     assert_status(wa_chain_begin(&chain, device.queue, 0, NULL, false), 0, "");
@@ -416,11 +450,12 @@ void run_linear(const linear_case *c, const wa_linear_shape *shape)
     linear_run run;
     winattn_linear_plan *plan;
     size_t workspace = 0;
-    announce("%u x %u -> %u %s, has %u, spread %u, data %d\n", c->rows, c->in,
-             c->out, types[c->dtype], c->has, c->spread, c->data);
+    announce("%u x %u -> %u -> %u %s, has %u, spread %u, data %d\n", c->rows,
+             c->in, c->hidden, c->out, types[c->dtype], c->has, c->spread,
+             c->data);
     const winattn_status status =
         shape ? wa_linear_plan_with_shape(device.context, device.id, &desc,
-                                          norms_of(c), shape, &plan)
+                                          norms_of(c), c->hidden, shape, &plan)
               : winattn_linear_plan_create(device.context, device.id, &desc,
                                            &plan);
     if (status != WINATTN_SUCCESS)
@@ -432,7 +467,7 @@ void run_linear(const linear_case *c, const wa_linear_shape *shape)
     make_run(&run, c);
     const winattn_linear call = call_of(&run, workspace);
     run.y_part = shape ? shape->block_columns : c->out;
-    if (norms_of(c))
+    if (norms_of(c) || c->hidden)
         enqueue_norms(plan, &run, &call);
     else
         assert_status(

@@ -40,6 +40,7 @@ typedef struct linear_case {
     linear_data data;
     float eps;
     unsigned x_part; /* NORM_ON_THE_WAY: numbers that statistics are of */
+    unsigned hidden; /* numbers of a hidden layer, or 0; then x is added */
     winattn_dtype dtype;
     bool allow_tf32;
     winattn_tier tier;

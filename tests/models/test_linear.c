@@ -85,6 +85,25 @@ static const linear_case with_norms[] =
 };
 #define WITH_NORMS (sizeof with_norms / sizeof *with_norms)
 
+/* With a hidden layer: rows for one warpgroup and for several rounds of three;
+ * one panel of a row, and more; in place, in memory that starts anywhere. */
+static const linear_case with_hidden[] = {
+    {70, 96, 96, NORM_FOUND | BIAS | RESIDUAL | STATISTICS, .hidden = 384,
+     .eps = 1e-5f},
+    {33, 96, 96, NORM_FOUND | BIAS | IN_PLACE, .hidden = 384, .spread = 8,
+     .data = DATA_OFFSET},
+    {9, 64, 64, NORM_FOUND | BIAS | RESIDUAL | STATISTICS, .hidden = 256,
+     .spread = 3, .eps = 0.5f},
+    {21, 80, 80, NORM_FOUND | IN_PLACE, .hidden = 64, .eps = 1e-5f},
+    {200, 32, 32, NORM_FOUND | BIAS | IN_PLACE | STATISTICS, .hidden = 128,
+     .eps = 1e-5f},
+    {75, 96, 96, NORM_OF_SUMS | BIAS | IN_PLACE | ODD_NORM, .hidden = 384,
+     .eps = 1e-5f},
+    {64, 48, 48, NORM_OF_SUMS | BIAS | RESIDUAL, .hidden = 192, .spread = 3,
+     .eps = 1e-5f},
+    {130, 64, 64, RESIDUAL | BIAS, .hidden = 128, .spread = 0},
+};
+
 /* In tiles of the unit: a wave's, waves; then numbers of a stage, stages. */
 static const struct {
     unsigned rows, columns, row_waves, column_waves, dim_waves, dims, stages;
@@ -265,6 +284,24 @@ static void norms_by_wgmma(void **state)
         }
 }
 
+static void hidden_layers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; unit && i < sizeof with_hidden / sizeof *with_hidden;
+         i++)
+        for (int dtype = WINATTN_FP16; dtype <= WINATTN_BF16; dtype++) {
+            linear_case c = with_hidden[i];
+            c.tier = WINATTN_TIER_MATRIX;
+            c.dtype = (winattn_dtype)dtype;
+            c.seed = (unsigned)i + 1;
+            const wa_linear_problem p = linear_problem_of(&c);
+            const wa_linear_shape shape = wa_linear_mlp_shape(&p);
+            if (!wa_linear_check_shape(&p, told, c.tier, &shape) &&
+                (part_is("all") || ((int)i + dtype) % 2 == 0))
+                run_linear(&c, &shape);
+        }
+}
+
 static void norms_that_are_found(void **state)
 {
     (void)state;
@@ -368,6 +405,8 @@ static void random_shapes(void **state)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(hidden_layers, hold_session,
+                                        release_session),
         cmocka_unit_test_setup_teardown(each_row, hold_session,
                                         release_session),
         cmocka_unit_test_setup_teardown(each_row_with_kept_weights,
