@@ -60,24 +60,24 @@ INLINE uint kept_panel(const layer *l, uint panel)
 /* Stage n, counted from the work-group's first block on. */
 INLINE uint stage_at(const layer *l, uint n)
 {
-    return l->memory + KEPT_WEIGHT_BYTES + n % STAGES * PANEL_STAGE_BYTES;
+    return l->memory + KEPT_WEIGHT_BYTES + n % ROW_STAGES * PANEL_STAGE_BYTES;
 }
 INLINE uint filled_at(const layer *l, uint n)
 {
-    return l->memory + KEPT_WEIGHT_BYTES + STAGES * PANEL_STAGE_BYTES +
-           n % STAGES * 8;
+    return l->memory + KEPT_WEIGHT_BYTES + ROW_STAGES * PANEL_STAGE_BYTES +
+           n % ROW_STAGES * 8;
 }
 INLINE uint read_at(const layer *l, uint n)
 {
-    return filled_at(l, n) + STAGES * 8;
+    return filled_at(l, n) + ROW_STAGES * 8;
 }
 /* A turn: products of the block before have found their stages. Else a team
  * could look for a stage that is to be filled twice until then. */
 INLINE uint turn_at(const layer *l, uint team)
 {
-    return filled_at(l, 0) + STAGES * 16 + team * 8;
+    return filled_at(l, 0) + ROW_STAGES * 16 + team * 8;
 }
-INLINE uint parity_of(uint n) { return n / STAGES % 2; }
+INLINE uint parity_of(uint n) { return n / ROW_STAGES % 2; }
 
 /* ---- The kernels ---- */
 
@@ -111,8 +111,8 @@ INLINE uint parity_of(uint n) { return n / STAGES % 2; }
 /* By the work-group's first work-items. */
 INLINE void make_layer_barriers(const layer *l, uint item)
 {
-    if (item < 2 * STAGES + TEAMS)
+    if (item < 2 * ROW_STAGES + TEAMS)
         make_mbarrier(filled_at(l, 0) + 8 * item,
-                      item < STAGES ? WARPGROUP : TEAM_WAVES);
+                      item < ROW_STAGES ? WARPGROUP : TEAM_WAVES);
     barrier(CLK_LOCAL_MEM_FENCE);
 }

@@ -93,18 +93,25 @@
 /* ---- Linear layers (linear_wgmma.cl, mlp_wgmma.cl) ---- */
 
 /* A panel is 64 numbers of some rows, of x or of W; a stage has one of x, and
- * one of W unless that stays, and two barriers. Teams have one more each. The
- * weights of a hidden layer stay, before those of its results. */
+ * one of W unless that stays, and two barriers. Teams have one more each. With
+ * a hidden layer stages are of weights, and each warpgroup has its own rows.
+ */
 #define ROW_PANELS CEIL_DIV(ROW_SIZE, PANEL_CHANNELS)
+#define ROW_STAGES                                                            \
+    (HIDDEN ? ROW_WAVES / 4 * ROW_PANELS : STAGES)
 #define X_PANEL_BYTES (BLOCK_ROWS * ROW_BYTES)
-#define W_PANEL_BYTES ((HIDDEN ? HIDDEN : BLOCK_COLUMNS) * ROW_BYTES)
+#define W_PANEL_BYTES (BLOCK_COLUMNS * ROW_BYTES)
+#define WEIGHT_STAGE_BYTES                                                    \
+    ((ROW_PANELS * PANEL_CHANNELS + BLOCK_COLUMNS) * ROW_BYTES)
 #define KEPT_WEIGHT_BYTES                                                     \
-    (KEEPS_WEIGHT ? ROW_PANELS * W_PANEL_BYTES +                              \
-                        HIDDEN / PANEL_CHANNELS * BLOCK_COLUMNS * ROW_BYTES   \
-                  : 0)
-#define PANEL_STAGE_BYTES (X_PANEL_BYTES + (KEEPS_WEIGHT ? 0 : W_PANEL_BYTES))
+    (HIDDEN         ? STAGES * WEIGHT_STAGE_BYTES                             \
+     : KEEPS_WEIGHT ? ROW_PANELS * W_PANEL_BYTES                              \
+                    : 0)
+#define PANEL_STAGE_BYTES                                                     \
+    (X_PANEL_BYTES + (KEEPS_WEIGHT || HIDDEN ? 0 : W_PANEL_BYTES))
 #define TURNS_BYTES 24 /* of three teams */
 #define LAYER_BYTES                                                           \
-    (KEPT_WEIGHT_BYTES + STAGES * (PANEL_STAGE_BYTES + 16) + TURNS_BYTES)
+    (KEPT_WEIGHT_BYTES + ROW_STAGES * (PANEL_STAGE_BYTES + 16) +              \
+     TURNS_BYTES + (HIDDEN ? 16 * STAGES : 0))
 
 #endif

@@ -210,8 +210,14 @@ bool wa_layer_may_be(const wa_layer_maker *maker, const wa_layer *layer)
     if (wa_linear_plan_make(&problem, wa_session_device(maker->session),
                             excluded, &layout) != WINATTN_SUCCESS)
         return false;
-    return layer->hidden || wa_linear_is_few(&layout, &problem, maker->rows) ==
-                                (layer->norms == WA_FINDS_STATISTICS);
+    if (layer->hidden) { /* weights that each work-group fetches want rows */
+        const wa_linear_kernel *kernel = &layout.kernel[WA_LINEAR_MANY];
+        return kernel->shape.keeps_weight ||
+               wa_linear_blocks(maker->rows, kernel->rows) >=
+                   wa_session_device(maker->session)->compute_units;
+    }
+    return wa_linear_is_few(&layout, &problem, maker->rows) ==
+           (layer->norms == WA_FINDS_STATISTICS);
 }
 
 winattn_status wa_make_layer(const wa_layer_maker *maker,

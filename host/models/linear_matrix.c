@@ -205,7 +205,7 @@ const char *wa_linear_plan_matrix(const wa_linear_problem *problem,
         layout->source[WA_LINEAR_MANY] = WA_LINEAR_GIVEN;
         WA_REFUSE(wa_linear_check_shape(problem, device, MATRIX, &s));
     } else if (problem->hidden) {
-        s = wa_linear_mlp_shape(problem);
+        s = wa_linear_mlp_shape(problem, device);
         WA_REFUSE(wa_linear_check_shape(problem, device, MATRIX, &s));
     } else {
         const bool has_model = search(problem, device, &model) > 0.0;

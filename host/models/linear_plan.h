@@ -62,9 +62,8 @@ uint64_t wa_linear_local_bytes(const wa_linear_problem *problem,
 
 /* Shapes with wgmma: NULL, or why the problem has none ("" where nobody
  * expects one), or should have none, or not that one; what a work-group has in
- * local memory; the only one with a hidden layer; and the best by a model of
- * an H200, if there is one.
- * (linear_wgmma.c) */
+ * local memory; the one with a hidden layer; and the best
+ * by a model of an H200, if there is one. (linear_wgmma.c) */
 const char *wa_linear_wgmma_refusal(const wa_linear_problem *problem,
                                     const wa_device *device);
 const char *wa_linear_wgmma_loses(const wa_linear_problem *problem,
@@ -74,7 +73,8 @@ const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
                                   const wa_linear_shape *shape);
 uint64_t wa_linear_wgmma_bytes(const wa_linear_problem *problem,
                                const wa_linear_shape *shape);
-wa_linear_shape wa_linear_mlp_shape(const wa_linear_problem *problem);
+wa_linear_shape wa_linear_mlp_shape(const wa_linear_problem *problem,
+                                    const wa_device *device);
 bool wa_linear_find_wgmma(const wa_linear_problem *problem,
                           const wa_device *device, wa_linear_shape *shape);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * When linear layers are computed by cl/hopper/linear_wgmma.cl, and in which
  * shape. */
-#include <string.h>
-
 #include "models/linear_plan.h"
 
 #include "../cl/hopper/warpgroup_extents.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
 
 #define HOPPER 90u
 #define WAVES_OF_GROUP 4u
@@ -16,6 +16,8 @@
 /* Products wait for copies if there are fewer. */
 #define LEAST_STAGES 3u
 #define MOST_STAGES 8u
+/* Beside results three warpgroups have registers for 64 hidden numbers. */
+#define MOST_OUT_OF_THREE 128u
 /* A Swin has few rows so wide. */
 #define LEAST_WIDE 768u
 
@@ -54,38 +56,48 @@ uint64_t wa_linear_wgmma_bytes(const wa_linear_problem *problem,
     const uint64_t ROW_SIZE = problem->in;
     const uint64_t BLOCK_ROWS = s->block_rows;
     const uint64_t BLOCK_COLUMNS = s->block_columns;
-    const uint64_t STAGES = s->stages;
     const bool KEEPS_WEIGHT = s->keeps_weight;
     const uint64_t HIDDEN = problem->hidden;
+    const uint64_t STAGES = s->stages, ROW_WAVES = s->row_waves;
     return LAYER_BYTES;
 }
 
-/* Each of three warpgroups has a block of rows, and room for it. */
-wa_linear_shape wa_linear_mlp_shape(const wa_linear_problem *problem)
+/* Three warpgroups, or else two, each with a block of rows; as many stages of
+ * weights as there is room for. */
+wa_linear_shape wa_linear_mlp_shape(const wa_linear_problem *problem,
+                                    const wa_device *device)
 {
-    const uint32_t ROW_SIZE = problem->in;
-    return (wa_linear_shape){.block_rows = WARPGROUP_ROWS,
-                             .block_columns = problem->out,
-                             .stage_dims = PANEL_CHANNELS,
-                             .stages = 3 * ROW_PANELS,
-                             .row_waves = 3 * WAVES_OF_GROUP,
-                             .column_waves = 1,
-                             .dim_waves = 1,
-                             .keeps_weight = 1,
-                             .wgmma = 1};
+    const uint32_t panels = problem->hidden / PANEL_CHANNELS;
+    wa_linear_shape s = {.block_rows = WARPGROUP_ROWS,
+                         .block_columns = problem->out,
+                         .stage_dims = PANEL_CHANNELS,
+                         .column_waves = 1,
+                         .dim_waves = 1,
+                         .wgmma = 1};
+    for (uint32_t groups = problem->out > MOST_OUT_OF_THREE ? 2 : 3;
+         groups >= 2; groups--)
+        for (s.stages = MIN(panels, MOST_STAGES); s.stages >= 1; s.stages--) {
+            s.row_waves = groups * WAVES_OF_GROUP;
+            s.keeps_weight = s.stages == panels;
+            if (wa_linear_wgmma_bytes(problem, &s) <= device->local_bytes)
+                return s;
+        }
+    return s;
 }
 
 /* NULL, or why there is no hidden layer in such a launch. */
 static const char *refuse_hidden(const wa_linear_problem *problem,
                                  const wa_linear_shape *s)
 {
-    const wa_linear_shape own = wa_linear_mlp_shape(problem);
     if (problem->hidden == 0)
         return NULL;
     if (problem->in != problem->out || !problem->has_residual ||
         problem->activation || problem->hidden % PANEL_CHANNELS != 0)
         return "a hidden layer is of 64s of numbers, results are added to x";
-    return memcmp(&own, s, sizeof own) != 0
+    return s->block_rows != WARPGROUP_ROWS ||
+                   s->block_columns != problem->out ||
+                   s->keeps_weight !=
+                       (s->stages == problem->hidden / PANEL_CHANNELS)
                ? "a hidden layer has another shape"
                : NULL;
 }
@@ -119,10 +131,10 @@ const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
     WA_REFUSE(refuse_hidden(problem, s));
     if ((problem->norms & WA_NORMALISES) && s->block_columns != problem->out)
         return "a block has no whole rows, which a norm needs";
-    if (s->stages < 2 || s->stages > MOST_STAGES || s->keeps_weight > 1 ||
-        s->wgmma > 1)
+    if (s->stages < (problem->hidden ? 1 : 2) || s->stages > MOST_STAGES ||
+        s->keeps_weight > 1 || s->wgmma > 1)
         return "a number is out of its bounds";
-    if (problem->has_residual && teams_of(s) > 1 &&
+    if (problem->has_residual && !problem->hidden && teams_of(s) > 1 &&
         s->stages <= CEIL_DIV(s->block_columns, PANEL_CHANNELS))
         return "residuals would come too early";
     return wa_linear_wgmma_bytes(problem, s) > device->local_bytes

@@ -102,6 +102,13 @@ static const linear_case with_hidden[] = {
     {64, 48, 48, NORM_OF_SUMS | BIAS | RESIDUAL, .hidden = 192, .spread = 3,
      .eps = 1e-5f},
     {130, 64, 64, RESIDUAL | BIAS, .hidden = 128, .spread = 0},
+    /* weights that do not stay */
+    {200, 192, 192, NORM_FOUND | BIAS | IN_PLACE | STATISTICS, .hidden = 768,
+     .eps = 1e-5f},
+    {75, 128, 128, NORM_OF_SUMS | BIAS | RESIDUAL, .hidden = 512, .spread = 3,
+     .eps = 1e-5f},
+    {40, 256, 256, NORM_FOUND | BIAS | RESIDUAL, .hidden = 320, .spread = 8,
+     .data = DATA_OFFSET},
 };
 
 /* In tiles of the unit: a wave's, waves; then numbers of a stage, stages. */
@@ -295,7 +302,7 @@ static void hidden_layers(void **state)
             c.dtype = (winattn_dtype)dtype;
             c.seed = (unsigned)i + 1;
             const wa_linear_problem p = linear_problem_of(&c);
-            const wa_linear_shape shape = wa_linear_mlp_shape(&p);
+            const wa_linear_shape shape = wa_linear_mlp_shape(&p, told);
             if (!wa_linear_check_shape(&p, told, c.tier, &shape) &&
                 (part_is("all") || ((int)i + dtype) % 2 == 0))
                 run_linear(&c, &shape);

@@ -280,6 +280,21 @@ static const struct {
     /* weights that stay, where a row of the tuning table says so */
     {"linear-96-96",
      {.in = 96, .out = 96, .has_bias = true, .has_residual = true}},
+    /* by wgmma alone */
+    {"mlp-96-384",
+     {.in = 96,
+      .out = 96,
+      .hidden = 384,
+      .has_bias = true,
+      .has_residual = true,
+      .norms = WA_FINDS_STATISTICS | WA_GIVES_STATISTICS}},
+    {"mlp-192-768",
+     {.in = 192,
+      .out = 192,
+      .hidden = 768,
+      .has_bias = true,
+      .has_residual = true,
+      .norms = WA_NORMALISES}},
 };
 #define LINEARS (sizeof linears / sizeof *linears)
 
@@ -307,7 +322,7 @@ static void print_linear(size_t target, size_t row, size_t type)
     problem.allow_tf32 = type == TF32;
     problem.dtype = type == TF32 ? WINATTN_FP32 : (winattn_dtype)type;
     problem.tier = WINATTN_TIER_MATRIX;
-    if (type != TF32)
+    if (type != TF32 && !problem.hidden)
         print_layout(&problem, wa_linear_plan_local, &l);
     for (int i = 0; i < WA_MATRIX_UNITS; i++) {
         device.matrix_unit = &wa_matrix_units[i];
