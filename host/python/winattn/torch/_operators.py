@@ -61,23 +61,6 @@ def _fake_backward(kind: str) -> Callable:
 
 # ---- Gradients ----
 
-def _save(kind: str) -> Callable:
-    tensors = _names(_ARGUMENTS[kind][0])
-
-    def setup_context(ctx, inputs, output):
-        for name, wanted in zip(tensors, ctx.needs_input_grad):
-            if wanted and name not in DIFFERENTIATED:
-                raise NotImplementedError(
-                    f"{name} requires a gradient, and winattn computes none: "
-                    f"pass {name}.detach()")
-        ctx.given = [each is not None for each in inputs[:len(tensors)]]
-        ctx.options = inputs[len(tensors):]
-        ctx.save_for_backward(
-            *(each for each in inputs[:len(tensors)] if each is not None),
-            *output)
-    return setup_context
-
-
 def _with_strides(gradient: torch.Tensor | None) -> torch.Tensor | None:
     """A gradient that may be one number for all, as that of a sum is."""
     if gradient is None or gradient.dim() == 0 or gradient.stride(-1) == 1:
@@ -85,30 +68,57 @@ def _with_strides(gradient: torch.Tensor | None) -> torch.Tensor | None:
     return gradient.contiguous()
 
 
-def _differentiate(kind: str) -> Callable:
+def autograd(kind: str, operator: Any, gradients: Any) -> Callable:
+    """What is registered as an operator's "Autograd"; `gradients` is the
+    operator that computes them. torch.library.register_autograd makes the
+    same, and with it PyTorch reads the schema anew for each of the arguments
+    in each call, which takes longer than all else (2.15: 80 us of 110)."""
     tensors, options = map(_names, _ARGUMENTS[kind])
+    count = len(tensors)
+    places = [tensors.index(name) if name in tensors else count
+              for name in DIFFERENTIATED]
 
-    def backward(ctx, d_o, d_lse):
-        *saved, o, lse = ctx.saved_tensors
-        left = iter(saved)
-        given = [next(left) if is_given else None for is_given in ctx.given]
-        needed = dict(zip(tensors, ctx.needs_input_grad))
-        wanted = [bool(needed.get(name)) for name in DIFFERENTIATED]
-        if not any(wanted):
-            return (None,) * (len(tensors) + len(options))
-        if d_o is None:
-            d_o = torch.zeros_like(o)
-        made = iter(getattr(torch.ops.winattn, f"{kind}_attention_backward")(
-            *given, _with_strides(d_o), o, lse, _with_strides(d_lse),
-            *ctx.options, wanted))
-        gradients = {name: next(made)
-                     for name, is_wanted in zip(DIFFERENTIATED, wanted)
-                     if is_wanted}
-        return tuple(
-            gradients[name].to(tensor.dtype) if name in gradients else None
-            for name, tensor in zip(tensors, given)
-        ) + (None,) * len(options)
-    return backward
+    def below(keyset, given):
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator.redispatch(
+                keyset & torch._C._after_autograd_keyset, *given)
+
+    class Attention(torch.autograd.Function):
+
+        @staticmethod
+        def forward(ctx, keyset, *given):
+            for name, needs in zip(tensors, ctx.needs_input_grad[1:]):
+                if needs and name not in DIFFERENTIATED:
+                    raise NotImplementedError(
+                        f"{name} requires a gradient, and winattn computes "
+                        f"none: pass {name}.detach()")
+            made = below(keyset, given)
+            ctx.options = given[count:]
+            ctx.save_for_backward(*given[:count], *made)
+            return made
+
+        @staticmethod
+        def backward(ctx, d_o, d_lse):
+            *given, o, lse = ctx.saved_tensors
+            needs = (*ctx.needs_input_grad[1:count + 1], False)
+            wanted = [needs[place] for place in places]
+            if d_o is None:
+                d_o = torch.zeros_like(o)
+            made = iter(gradients(*given, _with_strides(d_o), o, lse,
+                                  _with_strides(d_lse), *ctx.options, wanted))
+            results = [None] * (1 + count + len(options))
+            for place, is_wanted in zip(places, wanted):
+                if is_wanted:
+                    results[1 + place] = next(made).to(given[place].dtype)
+            return tuple(results)
+
+    def compute(keyset, *given):
+        if torch.is_grad_enabled() and any(
+                each is not None and each.requires_grad
+                for each in given[:count]):
+            return Attention.apply(keyset, *given)
+        return below(keyset, given)
+    return compute
 
 
 def _no_second_derivative(ctx, *gradients):
@@ -148,9 +158,10 @@ def _register(kind: str) -> None:
                                 lib=_library)
     torch.library.register_fake(f"{qualified}_backward",
                                 _fake_backward(kind), lib=_library)
-    torch.library.register_autograd(
-        qualified, _differentiate(kind), setup_context=_save(kind),
-        lib=_library)
+    of_kind, gradients = (getattr(torch.ops.winattn, each).default
+                          for each in (name, f"{name}_backward"))
+    _library.impl(name, autograd(kind, of_kind, gradients), "Autograd",
+                  with_keyset=True)
     torch.library.register_autograd(
         f"{qualified}_backward", _no_second_derivative, lib=_library)
 
