@@ -93,6 +93,7 @@ def autograd(kind: str, operator: Any, gradients: Any) -> Callable:
                         f"{name} requires a gradient, and winattn computes "
                         f"none: pass {name}.detach()")
             made = below(keyset, given)
+            ctx.set_materialize_grads(False)  # no zeros for an lse unused
             ctx.options = given[count:]
             ctx.save_for_backward(*given[:count], *made)
             return made
