@@ -52,8 +52,8 @@ def _compute(kind, given):
     values = list(given.values())
     lists = [i - len(values) for i, each in enumerate(values)
              if isinstance(each, list)]
-    return _cuda.compute(kind, list(given), list(given).index("scale"), lists,
-                         *values)
+    return _cuda.implementation(kind, list(given), list(given).index("scale"),
+                                lists)(*values)
 
 
 def setUpModule():

@@ -15,7 +15,7 @@ import struct
 import sys
 import threading
 from ctypes import byref, c_void_p
-from typing import Any
+from typing import Any, Callable
 
 import numpy
 import torch
@@ -223,14 +223,16 @@ class _Call:
         """The results, on torch's current stream. at: where the tensors that
         are given start. What comes next on the stream waits for the launch, so
         that torch may have the memory of its workspace back at once."""
-        made = [torch.empty_like(each) for each in self._likes]
-        at += [each.data_ptr() for each in made]
-        at += [at[number] + offset for number, offset in self._parts]
+        made = list(map(torch.empty_like, self._likes))
+        at += map(torch.Tensor.data_ptr, made)
+        if self._parts:
+            at += [at[number] + offset for number, offset in self._parts]
         status = library.winattn_cuda_call_launch(
             self._handle, self._pack(*self._arrays(at)), _stream(self._index))
         if status:
             _library.check(status)
-        return made[:self._count]
+        del made[self._count:]
+        return made
 
 
 class _Nothing:
@@ -303,29 +305,34 @@ def _prepare(kind: str, given: dict[str, Any]) -> _Call | _Nothing:
 _kinds: dict[tuple, _Call | _Nothing] = {}
 
 
-def compute(kind: str, names: list[str], count: int, lists: list[int],
-            *given: Any) -> list[torch.Tensor]:
-    """The results of the operator that has arguments of these names, the first
+def implementation(kind: str, names: list[str], count: int, lists: list[int]
+                   ) -> Callable[..., list[torch.Tensor]]:
+    """What computes the operator that has arguments of these names, the first
     `count` of which are tensors or None, and those at `lists`, from the end,
-    lists. This is in the way of every call, so that it does little where a
-    kind is known."""
-    at, parts = [], [kind, *given]
-    for place, each in enumerate(given[:count], 1):
-        if each is not None:
-            start = each.data_ptr()
-            at.append(start)
-            parts[place] = (each.dtype, each.shape, each.stride(),
-                            each.get_device(), start % _ALIGNMENT)
-    for place in lists:
-        parts[place] = tuple(parts[place])
-    if kind != "sliding":
-        index = given[names.index("table_index")]
-        if index is not None:
-            parts.append(_content(index))
-    key = tuple(parts)
-    call = _kinds.get(key)
-    if call is None:
-        call = _kinds[key] = _prepare(kind, dict(zip(names, given)))
-    elif _planner.sessions:
-        _planner.rest()
-    return call.launch(at)
+    lists."""
+    index = names.index("table_index") if "table_index" in names else None
+
+    def compute(*given: Any) -> list[torch.Tensor]:
+        """This is in the way of every call, so that it does little where a
+        kind is known. Strides of a tensor without gaps follow from its shape,
+        but for axes of length 1, whose strides are of no use."""
+        at, parts = [], [kind, *given]
+        for place, each in enumerate(given[:count], 1):
+            if each is not None:
+                start = each.data_ptr()
+                at.append(start)
+                parts[place] = (each.dtype, each.shape,
+                                each.is_contiguous() or each.stride(),
+                                each.get_device(), start % _ALIGNMENT)
+        for place in lists:
+            parts[place] = tuple(parts[place])
+        if index is not None and given[index] is not None:
+            parts.append(_content(given[index]))
+        key = tuple(parts)
+        call = _kinds.get(key)
+        if call is None:
+            call = _kinds[key] = _prepare(kind, dict(zip(names, given)))
+        elif _planner.sessions:
+            _planner.rest()
+        return call.launch(at)
+    return compute

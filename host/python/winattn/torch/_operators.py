@@ -8,7 +8,6 @@ An operator takes q, k and v, or all three packed in q. It returns o, which
 lies in memory as q does, and lse."""
 from __future__ import annotations
 
-import functools
 from typing import Any, Callable
 
 import torch
@@ -143,8 +142,8 @@ def _define(kind: str, name: str, tensors: str, options: str, results: str
     names += _names(options)
     _library.impl(name, lambda *given: _run.compute(
         kind, dict(zip(names, given))), "CPU")
-    _library.impl(name, functools.partial(
-        _cuda.compute, kind, names, count, lists), "CUDA")
+    _library.impl(name, _cuda.implementation(kind, names, count, lists),
+                  "CUDA")
 
 
 def _register(kind: str) -> None:
