@@ -81,12 +81,16 @@ def register_nothing():
     tensors, options = _operators._ARGUMENTS["window"]
     library = torch.library.Library("nothing", "DEF")
     library.define(f"window({tensors}, {options}) -> (Tensor, Tensor)")
-    library.impl("window", lambda q, *rest: (
-        q.new_empty(q.shape), q.new_empty(q.shape[:-1], dtype=torch.float32)),
-        DEVICE.upper())
+
+    def compute(q, *rest):
+        return (q.new_empty(q.shape),
+                q.new_empty(q.shape[:-1], dtype=torch.float32))
+
+    library.impl("window", compute, DEVICE.upper())
     library.impl("window", _operators.autograd(
-        "window", torch.ops.nothing.window.default, None), "Autograd",
-        with_keyset=True)
+        torch.ops.nothing.window.default, tensors.count("Tensor"), compute,
+        _operators.differentiable("window", None)),
+        "Autograd", with_keyset=True)
     return library
 
 

@@ -17,11 +17,12 @@ import test_operators
 import torch
 import winattn
 import winattn.torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from winattn._library import library
-from winattn.torch import _cuda, _run
+from winattn.torch import _cuda, _operators, _run
 
 DRIVER = os.environ.get("EMULATED_CUDA")
-of_host = _run.compute
+of_host = _run.compute, _operators._CUDA
 create, launch = (library.winattn_cuda_call_create,
                   library.winattn_cuda_call_launch)
 sizes = {}  # of a call's arrays
@@ -70,10 +71,12 @@ def setUpModule():
     library.winattn_cuda_call_create = _create
     library.winattn_cuda_call_launch = _launch
     _run.compute = _compute
+    _operators._CUDA = torch._C.DispatchKeySet(
+        torch._C.DispatchKey.CPU).raw_repr()
 
 
 def tearDownModule():
-    _run.compute = of_host
+    _run.compute, _operators._CUDA = of_host
 
 
 class Numbers(test_operators.Numbers):
@@ -136,6 +139,19 @@ class Calls(unittest.TestCase):
             with self.assertRaisesRegex(winattn.Unsupported, "captured"):
                 winattn.torch.window_attention(odd)
         self.check(odd)
+
+    def test_mode(self):
+        """What watches operators sees the call, which else goes straight to
+        the kernels."""
+        class Mode(TorchDispatchMode):
+            def __torch_dispatch__(self, operator, types, args=(), kwargs={}):
+                seen.append(operator._opname)
+                return operator(*args, **kwargs)
+
+        seen = []
+        with Mode():
+            winattn.torch.window_attention(self.qkv)
+        self.assertIn("window_attention", seen)
 
     def test_nothing(self):
         o = winattn.torch.window_attention(self.qkv[:0])

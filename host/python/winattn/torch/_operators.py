@@ -67,31 +67,37 @@ def _with_strides(gradient: torch.Tensor | None) -> torch.Tensor | None:
     return gradient.contiguous()
 
 
-def autograd(kind: str, operator: Any, gradients: Any) -> Callable:
-    """What is registered as an operator's "Autograd"; `gradients` is the
-    operator that computes them. torch.library.register_autograd makes the
-    same, and with it PyTorch reads the schema anew for each of the arguments
-    in each call, which takes longer than all else (2.15: 80 us of 110)."""
+class _Once(torch.autograd.Function):
+    """What computes gradients, which have none themselves."""
+
+    @staticmethod
+    def forward(ctx, run, *given):
+        return tuple(run(*given))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        raise NotImplementedError(
+            "winattn computes no second derivatives (create_graph=True, or a "
+            "gradient of a gradient)")
+
+
+def differentiable(kind: str, gradients: Callable) -> type:
+    """An attention, and the operator `gradients` that computes its own."""
     tensors, options = map(_names, _ARGUMENTS[kind])
     count = len(tensors)
     places = [tensors.index(name) if name in tensors else count
               for name in DIFFERENTIATED]
 
-    def below(keyset, given):
-        with torch._C._AutoDispatchBelowAutograd():
-            return operator.redispatch(
-                keyset & torch._C._after_autograd_keyset, *given)
-
     class Attention(torch.autograd.Function):
 
         @staticmethod
-        def forward(ctx, keyset, *given):
+        def forward(ctx, run, *given):
             for name, needs in zip(tensors, ctx.needs_input_grad[1:]):
                 if needs and name not in DIFFERENTIATED:
                     raise NotImplementedError(
                         f"{name} requires a gradient, and winattn computes "
                         f"none: pass {name}.detach()")
-            made = below(keyset, given)
+            made = tuple(run(*given))
             ctx.set_materialize_grads(False)  # no zeros for an lse unused
             ctx.options = given[count:]
             ctx.save_for_backward(*given[:count], *made)
@@ -111,20 +117,36 @@ def autograd(kind: str, operator: Any, gradients: Any) -> Callable:
                 if is_wanted:
                     results[1 + place] = next(made).to(given[place].dtype)
             return tuple(results)
+    return Attention
 
+
+# dispatch keys of a call that nothing but a kernel for CUDA is to see
+_CUDA = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA).raw_repr()
+
+
+def autograd(operator: Any, count: int, on_cuda: Callable, function: type
+             ) -> Callable:
+    """What is registered as an operator's "Autograd". It passes a function of
+    autograd what computes the operator, and its arguments, the first `count`
+    of which are tensors or None. torch.library.register_autograd does the
+    same, but with it PyTorch reads the schema anew for each of the arguments
+    in each call, which takes longer than all else (2.15: 80 us of 110).
+    on_cuda: what is registered for "CUDA". It is called without another trip
+    through PyTorch's dispatcher."""
     def compute(keyset, *given):
-        if torch.is_grad_enabled() and any(
-                each is not None and each.requires_grad
-                for each in given[:count]):
-            return Attention.apply(keyset, *given)
-        return below(keyset, given)
+        keyset = keyset & torch._C._after_autograd_keyset
+
+        def below(*given):
+            with torch._C._AutoDispatchBelowAutograd():
+                return operator.redispatch(keyset, *given)
+
+        run = on_cuda if keyset.raw_repr() == _CUDA else below
+        if torch.is_grad_enabled():
+            for each in given[:count]:
+                if each is not None and each.requires_grad:
+                    return function.apply(run, *given)
+        return run(*given)
     return compute
-
-
-def _no_second_derivative(ctx, *gradients):
-    raise NotImplementedError(
-        "winattn computes no second derivatives (create_graph=True, or a "
-        "gradient of a gradient)")
 
 
 # ---- Registration ----
@@ -132,38 +154,34 @@ def _no_second_derivative(ctx, *gradients):
 _library = torch.library.Library("winattn", "DEF")
 
 
-def _define(kind: str, name: str, tensors: str, options: str, results: str
-            ) -> None:
+def _define(kind: str, name: str, tensors: str, options: str, results: str,
+            fake: Callable, function: type) -> Any:
     """An operator, and what computes it where."""
     _library.define(f"{name}({tensors}, {options}) -> {results}")
+    operator = getattr(torch.ops.winattn, name).default
     names, more = _names(tensors), options.split(",")
     count = len(names)
     lists = [i - len(more) for i, each in enumerate(more) if "[]" in each]
     names += _names(options)
+    on_cuda = _cuda.implementation(kind, names, count, lists)
     _library.impl(name, lambda *given: _run.compute(
         kind, dict(zip(names, given))), "CPU")
-    _library.impl(name, _cuda.implementation(kind, names, count, lists),
-                  "CUDA")
+    _library.impl(name, on_cuda, "CUDA")
+    _library.impl(name, autograd(operator, count, on_cuda, function),
+                  "Autograd", with_keyset=True)
+    torch.library.register_fake(operator, fake, lib=_library)
+    return operator
 
 
 def _register(kind: str) -> None:
     tensors, options = _ARGUMENTS[kind]
     name = f"{kind}_attention"
-    _define(kind, name, tensors, options, "(Tensor, Tensor)")
-    _define(kind, f"{name}_backward",
-            f"{tensors}, Tensor d_o, Tensor o, Tensor lse, Tensor? d_lse",
-            f"{options}, bool[] wanted", "Tensor[]")
-    qualified = f"winattn::{name}"
-    torch.library.register_fake(qualified, _fake_forward(kind),
-                                lib=_library)
-    torch.library.register_fake(f"{qualified}_backward",
-                                _fake_backward(kind), lib=_library)
-    of_kind, gradients = (getattr(torch.ops.winattn, each).default
-                          for each in (name, f"{name}_backward"))
-    _library.impl(name, autograd(kind, of_kind, gradients), "Autograd",
-                  with_keyset=True)
-    torch.library.register_autograd(
-        f"{qualified}_backward", _no_second_derivative, lib=_library)
+    gradients = _define(
+        kind, f"{name}_backward",
+        f"{tensors}, Tensor d_o, Tensor o, Tensor lse, Tensor? d_lse",
+        f"{options}, bool[] wanted", "Tensor[]", _fake_backward(kind), _Once)
+    _define(kind, name, tensors, options, "(Tensor, Tensor)",
+            _fake_forward(kind), differentiable(kind, gradients))
 
 
 for _kind in _ARGUMENTS:
