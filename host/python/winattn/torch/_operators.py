@@ -85,8 +85,6 @@ def differentiable(kind: str, gradients: Callable) -> type:
     """An attention, and the operator `gradients` that computes its own."""
     tensors, options = map(_names, _ARGUMENTS[kind])
     count = len(tensors)
-    places = [tensors.index(name) if name in tensors else count
-              for name in DIFFERENTIATED]
 
     class Attention(torch.autograd.Function):
 
@@ -106,17 +104,16 @@ def differentiable(kind: str, gradients: Callable) -> type:
         @staticmethod
         def backward(ctx, d_o, d_lse):
             *given, o, lse = ctx.saved_tensors
-            needs = (*ctx.needs_input_grad[1:count + 1], False)
-            wanted = [needs[place] for place in places]
+            needs = ctx.needs_input_grad[1:count + 1]
+            needed = dict(zip(tensors, needs))
+            wanted = [needed.get(name, False) for name in DIFFERENTIATED]
             if d_o is None:
                 d_o = torch.zeros_like(o)
             made = iter(gradients(*given, _with_strides(d_o), o, lse,
                                   _with_strides(d_lse), *ctx.options, wanted))
-            results = [None] * (1 + count + len(options))
-            for place, is_wanted in zip(places, wanted):
-                if is_wanted:
-                    results[1 + place] = next(made).to(given[place].dtype)
-            return tuple(results)
+            return (None, *(next(made).to(each.dtype) if need else None
+                            for each, need in zip(given, needs)),
+                    *[None] * len(options))
     return Attention
 
 
