@@ -220,7 +220,8 @@ WINATTN_MODELS_API winattn_status winattn_window_attention_plan_workspace_size(
     const winattn_window_attention_plan *plan, size_t *size);
 
 /** As winattn_plan_describe: what the plans within say, each line behind the
- * name of its part. */
+ * name of its part. "bytes" are those that a call moves from and to memory if
+ * each launch reads and writes its tensors once, and "qkv bytes" a part's. */
 WINATTN_MODELS_API winattn_status winattn_window_attention_plan_describe(
     const winattn_window_attention_plan *plan, size_t size, char *text,
     size_t *needed);

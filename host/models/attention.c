@@ -125,6 +125,19 @@ void wa_attention_layers(const wa_attention_desc *desc, wa_layer *qkv,
                        .norms = desc->proj_norms};
 }
 
+/* q, k, v and o, and what is added to logits. */
+static uint64_t core_moves(const wa_attention_desc *desc, uint64_t rows)
+{
+    const uint64_t tokens = (uint64_t)desc->window[0] * desc->window[1];
+    const uint64_t entries =
+        (2ull * desc->window[0] - 1) * (2ull * desc->window[1] - 1);
+    return 4 * rows * desc->channels * wa_element_size(desc->dtype) +
+           entries * desc->heads *
+               wa_term_size(desc->dtype, desc->table_dtype) +
+           desc->mask_windows * tokens * tokens *
+               wa_term_size(desc->dtype, desc->mask_dtype);
+}
+
 winattn_status wa_attention_make(wa_session *session,
                                  const wa_attention_desc *desc,
                                  wa_attention *attention)
@@ -139,6 +152,7 @@ winattn_status wa_attention_make(wa_session *session,
     attention->is_padded =
         desc->on_map && (desc->size[0] % desc->window[0] != 0 ||
                          desc->size[1] % desc->window[1] != 0);
+    attention->core_moves = core_moves(desc, attention->rows);
     WA_TRY(make_core(session, desc, &attention->core));
     WA_TRY(
         winattn_plan_workspace_size(attention->core, &attention->core_bytes));
@@ -214,15 +228,23 @@ static winattn_status describe_core(const void *plan, size_t size, char *text,
     return winattn_plan_describe(plan, size, text, needed);
 }
 
+uint64_t wa_attention_bytes(const wa_attention *attention)
+{
+    return wa_linear_bytes(attention->qkv, attention->rows) +
+           attention->core_moves +
+           wa_linear_bytes(attention->proj, attention->rows);
+}
+
 winattn_status wa_attention_describe(const wa_attention *attention, char *text,
                                      size_t size)
 {
-    WA_TRY(wa_describe_part("qkv", wa_describe_linear, attention->qkv, text,
-                            size));
+    const uint64_t rows = attention->rows;
+    WA_TRY(wa_describe_layer("qkv", attention->qkv, rows, text, size));
     WA_TRY(wa_describe_part("attention", describe_core, attention->core, text,
                             size));
-    return wa_describe_part("proj", wa_describe_linear, attention->proj, text,
-                            size);
+    wa_append(text, size, "attention bytes: %llu\n",
+              (unsigned long long)attention->core_moves);
+    return wa_describe_layer("proj", attention->proj, rows, text, size);
 }
 
 /* ---- Window attention as a module ---- */
@@ -326,6 +348,8 @@ winattn_status winattn_window_attention_plan_describe(
     WA_WANT(plan, "plan");
     wa_append(all, sizeof all, "workspace: %llu bytes\n",
               (unsigned long long)plan->workspace);
+    wa_append(all, sizeof all, "bytes: %llu\n",
+              (unsigned long long)wa_attention_bytes(&plan->attention));
     WA_TRY(wa_attention_describe(&plan->attention, all, sizeof all));
     return wa_give_text(all, size, text, needed);
 }

@@ -33,7 +33,8 @@ typedef struct wa_attention {
     uint64_t rows;  /* tokens of all maps or windows */
     bool is_padded; /* maps are */
     uint32_t channels, element_size;
-    size_t core_bytes; /* of the core's workspace */
+    size_t core_bytes;   /* of the core's workspace */
+    uint64_t core_moves; /* bytes of its tensors */
 } wa_attention;
 
 /* Sizes in range, and their products in 64 bits? */
@@ -68,6 +69,10 @@ typedef struct wa_attention_call {
 winattn_status wa_attention_append(const wa_attention *attention,
                                    const wa_attention_call *call,
                                    wa_kernel_chain *chain);
+
+/* Bytes that a call moves between its launches and memory, each launch's
+ * tensors once. */
+uint64_t wa_attention_bytes(const wa_attention *attention);
 
 /* What the plans say of themselves. */
 winattn_status wa_attention_describe(const wa_attention *attention, char *text,

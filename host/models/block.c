@@ -333,10 +333,21 @@ winattn_status winattn_block_plan_describe(const winattn_block_plan *plan,
     char all[16384] = "";
     WA_TRY(wa_models_begin());
     WA_WANT(plan, "plan");
-    wa_append(all, sizeof all, "workspace: %llu bytes\n",
-              (unsigned long long)plan->workspace);
+    const uint64_t rows = plan->attention.rows;
+    const unsigned norms = 2u - wa_block_has_norms(plan->attention.proj) -
+                           wa_block_has_norms(plan->fc2);
+    uint64_t bytes = norms * wa_row_bytes(&plan->norm, rows) +
+                     wa_attention_bytes(&plan->attention) +
+                     wa_linear_bytes(plan->fc2, rows);
+    if (plan->fc1)
+        bytes += wa_linear_bytes(plan->fc1, rows);
+    wa_append(all, sizeof all, "workspace: %llu bytes\nbytes: %llu\n",
+              (unsigned long long)plan->workspace, (unsigned long long)bytes);
     if (plan->norm.kernel)
-        wa_row_describe(&plan->norm, "norm", all, sizeof all);
+        wa_row_describe(&plan->norm, "norm", rows, all, sizeof all);
+    if (plan->hands_on)
+        wa_row_describe(&plan->statistics, "statistics", rows, all,
+                        sizeof all);
     if (plan->folds)
         wa_append(all, sizeof all, "norms: in qkv and fc1, of statistics %s\n",
                   plan->hands_on ? "from proj and fc2" : "of their own");
@@ -349,9 +360,8 @@ winattn_status winattn_block_plan_describe(const winattn_block_plan *plan,
         wa_append(all, sizeof all, "mlp in one launch: %s\n",
                   plan->two_launches);
     if (plan->fc1)
-        WA_TRY(wa_describe_part("fc1", wa_describe_linear, plan->fc1, all,
-                                sizeof all));
-    WA_TRY(wa_describe_part(plan->fc1 ? "fc2" : "mlp", wa_describe_linear,
-                            plan->fc2, all, sizeof all));
+        WA_TRY(wa_describe_layer("fc1", plan->fc1, rows, all, sizeof all));
+    WA_TRY(wa_describe_layer(plan->fc1 ? "fc2" : "mlp", plan->fc2, rows, all,
+                             sizeof all));
     return wa_give_text(all, size, text, needed);
 }

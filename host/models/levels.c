@@ -259,10 +259,20 @@ winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
     return wa_linear_append(plan, &linear, &call->norms, chain);
 }
 
-winattn_status wa_describe_linear(const void *plan, size_t size, char *text,
-                                  size_t *needed)
+static winattn_status describe_linear(const void *plan, size_t size,
+                                      char *text, size_t *needed)
 {
     return winattn_linear_plan_describe(plan, size, text, needed);
+}
+
+winattn_status wa_describe_layer(const char *name,
+                                 const winattn_linear_plan *plan,
+                                 uint64_t rows, char *text, size_t size)
+{
+    WA_TRY(wa_describe_part(name, describe_linear, plan, text, size));
+    wa_append(text, size, "%s bytes: %llu\n", name,
+              (unsigned long long)wa_linear_bytes(plan, rows));
+    return WINATTN_SUCCESS;
 }
 
 /* ---- Tensors of a block ---- */

@@ -121,9 +121,11 @@ winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
                                       const winattn_linear_plan *plan,
                                       const wa_layer_call *call);
 
-/* What a winattn_linear_plan says of itself, for wa_describe_part. */
-winattn_status wa_describe_linear(const void *plan, size_t size, char *text,
-                                  size_t *needed);
+/* Appends what a linear layer says of itself, and "NAME bytes: ", which a call
+ * of so many rows moves. */
+winattn_status wa_describe_layer(const char *name,
+                                 const winattn_linear_plan *plan,
+                                 uint64_t rows, char *text, size_t size);
 
 /* Appends the launches of the core's forward pass. */
 winattn_status wa_chain_append_attention(wa_kernel_chain *chain,

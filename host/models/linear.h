@@ -33,6 +33,10 @@ winattn_status wa_linear_check(const winattn_linear_plan *plan,
 /* Bytes of workspace of a call. (linear_call.c) */
 uint64_t wa_linear_workspace(const winattn_linear_plan *plan, uint64_t rows);
 
+/* Bytes that a call moves, each tensor once, but statistics of rows and what a
+ * norm of its own does before it. (linear_call.c) */
+uint64_t wa_linear_bytes(const winattn_linear_plan *plan, uint64_t rows);
+
 /* What a layer with norms beside it has besides: statistics are pairs of fp32,
  * mean and squared distances from it, of each row and, of x, x_part numbers in
  * it, of y the columns of a block. With x's, `bias` has pairs of fp32: the sum

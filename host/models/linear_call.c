@@ -71,6 +71,18 @@ uint64_t wa_linear_workspace(const winattn_linear_plan *plan, uint64_t rows)
     return p->layer_norm ? (rows * row + 15) / 16 * 16 : 0;
 }
 
+uint64_t wa_linear_bytes(const winattn_linear_plan *plan, uint64_t rows)
+{
+    const wa_linear_problem *p = &plan->problem;
+    /* what is added to the result of two layers is x */
+    const uint64_t outs = p->has_residual && !p->hidden ? 2 : 1;
+    const uint64_t weights = p->hidden
+                                 ? p->hidden * ((uint64_t)p->in + p->out + 1)
+                                 : (uint64_t)p->in * p->out;
+    return wa_element_size(p->dtype) * (rows * (p->in + outs * p->out) +
+                                        weights + (p->has_bias ? p->out : 0));
+}
+
 /* A tensor of a call: `rows` of `columns` elements, `stride` apart. */
 static winattn_status check_tensor(const winattn_linear_plan *plan,
                                    const char *name, const winattn_tensor *at,

@@ -348,11 +348,11 @@ static winattn_status describe_stage(const winattn_model *model,
     }
     if (!stage->merger.linear)
         return WINATTN_SUCCESS;
+    const uint64_t rows = stage[1].tokens;
     snprintf(name, sizeof name, "stage%u neighbours", number);
-    wa_row_describe(&stage->merger.neighbours, name, text, size);
+    wa_row_describe(&stage->merger.neighbours, name, rows, text, size);
     snprintf(name, sizeof name, "stage%u merger", number);
-    return wa_describe_part(name, wa_describe_linear, stage->merger.linear,
-                            text, size);
+    return wa_describe_layer(name, stage->merger.linear, rows, text, size);
 }
 
 static winattn_status describe(const winattn_model *model, char *text,
@@ -367,15 +367,17 @@ static winattn_status describe(const winattn_model *model, char *text,
     wa_append(text, size, "\nweights: %llu bytes\nworkspace: %llu bytes\n",
               (unsigned long long)model->weights.bytes,
               (unsigned long long)model->workspace);
-    wa_row_describe(&model->embed, "patches", text, size);
-    WA_TRY(wa_describe_part("patch", wa_describe_linear, model->patch, text,
-                            size));
+    const wa_model_stage *first = &model->stages[0];
+    const wa_model_stage *last = &model->stages[model->config.stages - 1];
+    wa_row_describe(&model->embed, "patches", first->tokens, text, size);
+    WA_TRY(
+        wa_describe_layer("patch", model->patch, first->tokens, text, size));
     for (uint32_t i = 0; i < model->config.stages; i++)
         WA_TRY(describe_stage(model, i, text, size));
     if (!model->config.no_norm)
-        wa_row_describe(&model->pool, "pool", text, size);
-    return model->head ? wa_describe_part("head", wa_describe_linear,
-                                          model->head, text, size)
+        wa_row_describe(&model->pool, "pool", last->tokens, text, size);
+    return model->head ? wa_describe_layer("head", model->head, desc->batch,
+                                           text, size)
                        : WINATTN_SUCCESS;
 }
 

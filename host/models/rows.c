@@ -27,14 +27,17 @@
 
 static const struct {
     const char *kernel;
-    bool has_team; /* shares rows between work-items */
-} jobs[] = {[WA_ROW_NORM] = {"norm_rows", true},
-            [WA_ROW_NORM_ADD] = {"norm_rows", true},
-            [WA_ROW_MERGE] = {"merge_patches", false},
-            [WA_ROW_MERGE_NORM] = {"norm_rows", true},
-            [WA_ROW_STATISTICS] = {"row_statistics", true},
-            [WA_ROW_POOL] = {"pool_rows", true},
-            [WA_ROW_EMBED] = {"embed_patches", false}};
+    bool has_team;   /* shares rows between work-items */
+    bool has_weight; /* and a bias */
+    uint8_t rows;  /* that it reads and writes for each, of the model's type */
+    uint8_t bytes; /* besides, of another type */
+} jobs[] = {[WA_ROW_NORM] = {"norm_rows", true, true, 2, 0},
+            [WA_ROW_NORM_ADD] = {"norm_rows", true, true, 3, 0},
+            [WA_ROW_MERGE] = {"merge_patches", false, false, 2, 0},
+            [WA_ROW_MERGE_NORM] = {"norm_rows", true, true, 2, 0},
+            [WA_ROW_STATISTICS] = {"row_statistics", true, false, 1, 8},
+            [WA_ROW_POOL] = {"pool_rows", true, true, 1, 0},
+            [WA_ROW_EMBED] = {"embed_patches", false, false, 1, 0}};
 
 /* ---- Shape ---- */
 
@@ -304,9 +307,23 @@ winattn_status wa_row_append(const wa_row_plan *plan, const wa_row_call *call,
     }
 }
 
-void wa_row_describe(const wa_row_plan *plan, const char *name, char *text,
-                     size_t size)
+uint64_t wa_row_bytes(const wa_row_plan *plan, uint64_t rows)
+{
+    const wa_row_desc *desc = &plan->desc;
+    const uint64_t row =
+        (uint64_t)desc->row_size * wa_element_size(desc->dtype);
+    uint64_t other = jobs[desc->job].bytes;
+    if (desc->job == WA_ROW_EMBED)
+        other = (desc->picture == 0 ? 1 : sizeof(float)) * desc->row_size;
+    return rows * (jobs[desc->job].rows * row + other) +
+           (jobs[desc->job].has_weight ? 2 * row : 0);
+}
+
+void wa_row_describe(const wa_row_plan *plan, const char *name, uint64_t rows,
+                     char *text, size_t size)
 {
     wa_append(text, size, "%s: %s, %u work-items to a row, %u elements each\n",
               name, jobs[plan->desc.job].kernel, plan->team, plan->access);
+    wa_append(text, size, "%s bytes: %llu\n", name,
+              (unsigned long long)wa_row_bytes(plan, rows));
 }

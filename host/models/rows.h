@@ -71,8 +71,12 @@ void wa_row_plan_release(wa_row_plan *plan);
 winattn_status wa_row_append(const wa_row_plan *plan, const wa_row_call *call,
                              wa_kernel_chain *chain);
 
-/* "norm_rows: ..." */
-void wa_row_describe(const wa_row_plan *plan, const char *name, char *text,
-                     size_t size);
+/* Bytes that a call of so many rows moves, each tensor once; of WA_ROW_POOL:
+ * of rows that are read, and without the few that are written. */
+uint64_t wa_row_bytes(const wa_row_plan *plan, uint64_t rows);
+
+/* "norm: norm_rows, ..." and "norm bytes: ..." */
+void wa_row_describe(const wa_row_plan *plan, const char *name, uint64_t rows,
+                     char *text, size_t size);
 
 #endif
