@@ -48,6 +48,7 @@ const cl_icd_dispatch driver_dispatch = {
     OWN(clGetEventInfo),
     OWN(clRetainEvent),
     OWN(clReleaseEvent),
+    OWN(clGetEventProfilingInfo),
     OWN(clFlush),
     OWN(clFinish),
     OWN(clEnqueueReadBuffer),

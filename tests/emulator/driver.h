@@ -109,6 +109,7 @@ struct _cl_event {
     object head;
     cl_command_queue queue; /* retained; NULL: a user's event */
     cl_int status;          /* guarded by the lock of driver_commands.c */
+    cl_ulong ran[2];        /* from when till when, in ns; likewise */
 };
 
 extern struct _cl_platform_id driver_platform;

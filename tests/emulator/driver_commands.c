@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Guards the list of commands that are not done, in the order in which they
  * were enqueued, and the status of events. No command runs while it is
@@ -47,6 +48,30 @@ cl_int clGetEventInfo(cl_event event, cl_event_info what, size_t size,
     pthread_mutex_unlock(&lock);
     return what == CL_EVENT_COMMAND_EXECUTION_STATUS ? ANSWER(status)
                                                      : CL_INVALID_VALUE;
+}
+
+/* What the emulation takes. */
+cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info what,
+                               size_t size, void *value, size_t *needed)
+{
+    if (!object_is(event, OBJECT_EVENT))
+        return CL_INVALID_EVENT;
+    if (what != CL_PROFILING_COMMAND_START && what != CL_PROFILING_COMMAND_END)
+        return CL_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    const bool is_known =
+        event->status == CL_COMPLETE && event->queue &&
+        (event->queue->properties & CL_QUEUE_PROFILING_ENABLE);
+    const cl_ulong at = event->ran[what == CL_PROFILING_COMMAND_END];
+    pthread_mutex_unlock(&lock);
+    return is_known ? ANSWER(at) : CL_PROFILING_INFO_NOT_AVAILABLE;
+}
+
+static cl_ulong nanoseconds(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return 1000000000ull * (cl_ulong)now.tv_sec + (cl_ulong)now.tv_nsec;
 }
 
 /* ---- Commands ---- */
@@ -149,9 +174,12 @@ static void run_ready(void)
                 status = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         pthread_mutex_unlock(&lock);
         const bool ran = status == CL_COMPLETE;
+        const cl_ulong start = nanoseconds();
         if (ran && one->run)
             status = one->run(one);
         pthread_mutex_lock(&lock);
+        one->event->ran[0] = start;
+        one->event->ran[1] = nanoseconds();
         one->event->status = status;
         if (status < 0 && ran)
             atomic_store(&one->event->queue->failed, true);
