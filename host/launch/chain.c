@@ -7,6 +7,8 @@
 #include "launch/arguments.h"
 #include "launch/list.h"
 
+void (*wa_chain_watcher)(cl_kernel kernel, cl_event done);
+
 winattn_status wa_chain_begin(wa_kernel_chain *chain, cl_command_queue queue,
                               cl_uint wait_count, const cl_event *wait_list,
                               bool wants_event)
@@ -29,7 +31,8 @@ winattn_status wa_chain_begin(wa_kernel_chain *chain, cl_command_queue queue,
 cl_event *wa_chain_event(const wa_kernel_chain *chain, cl_event *done)
 {
     *done = NULL;
-    return chain->wants_event || !chain->in_order ? done : NULL;
+    return chain->wants_event || !chain->in_order || wa_chain_watcher ? done
+                                                                      : NULL;
 }
 
 void wa_chain_go_on(wa_kernel_chain *chain, cl_event done)
@@ -70,6 +73,8 @@ winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
         chain->wait_list, wa_chain_event(chain, &done));
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clEnqueueNDRangeKernel");
+    if (wa_chain_watcher)
+        wa_chain_watcher(kernel, done);
     wa_chain_go_on(chain, done);
     return WINATTN_SUCCESS;
 }

@@ -29,6 +29,11 @@ typedef struct wa_kernel_chain {
     uint64_t start;
 } wa_kernel_chain;
 
+/* Is told of each launch that was enqueued and its event, which it may retain:
+ * for who measures calls (unfused/parts.c). NULL: nobody does. Changes while
+ * no call is under way; calls then must not be asked for events. */
+extern void (*wa_chain_watcher)(cl_kernel kernel, cl_event done);
+
 WA_SISTER winattn_status wa_chain_begin(wa_kernel_chain *chain,
                                         cl_command_queue queue,
                                         cl_uint wait_count,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "unfused/parts.h"
 #include "unfused/unfused.h"
 
 #define BATCH_GPU 64
@@ -237,6 +238,8 @@ static bool measure_runner(const options *o, runner *r, comparison *c)
             print_unfused(c, all, difference);
         else if (!o->no_unfused)
             printf("  unfused: not measured: %s\n", c->note);
+        const winattn_model_call call = runner_call(r);
+        print_parts(r->model, &call, o->seconds / all[WHOLE].median);
         fflush(stdout);
     }
     free(times);

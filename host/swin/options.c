@@ -67,7 +67,8 @@ static const char help[] =
     "  --mean R,G,B      is subtracted, of numbers between 0 and 1\n"
     "  --deviation R,G,B is divided by then\n"
     "  --describe        prints which kernels are taken, and why\n"
-    "  --bench           measures batches and single pictures instead;\n"
+    "  --bench           measures batches and single pictures instead, and\n"
+    "                    what their parts take;\n"
     "                    --seconds S: of each measurement, 2;\n"
     "                    --no-unfused: not the same model unfused\n"
     "  --list            lists devices and models\n";

@@ -92,8 +92,8 @@ bool classify(const options *o, const swin_device *device,
               const winattn_swin_weights *weights,
               const winattn_swin_config *config, const class_names *names);
 
-/* Prints what batches and single pictures take, memory, and what the same
- * model takes unfused. (measure.c) */
+/* Prints what batches and single pictures take, memory, what the same model
+ * takes unfused, and what its parts do. (measure.c) */
 bool measure(const options *o, const swin_device *device,
              const winattn_swin_weights *weights,
              const winattn_swin_config *config);
