@@ -108,7 +108,6 @@ INLINE uint parity_of(uint n) { return n / ROW_STAGES % 2; }
                         .groups = (uint)get_num_groups(0),                    \
                         .memory = local_address(local_memory)};
 
-/* By the work-group's first work-items. */
 INLINE void make_layer_barriers(const layer *l, uint item)
 {
     if (item < 2 * ROW_STAGES + TEAMS)

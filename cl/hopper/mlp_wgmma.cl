@@ -108,7 +108,7 @@ INLINE void fetch_rows(const layer *l, uint block, uint n, uint item)
     }
 }
 
-/* Of a round's x, the stages that were free before come first. */
+/* Stages of weights that are free come before a round's x, whose are not. */
 INLINE void fetch(const layer *l, const hidden_layer *hidden, uint item)
 {
     const uint first = (uint)get_group_id(0);

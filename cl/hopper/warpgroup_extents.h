@@ -97,8 +97,7 @@
  * a hidden layer stages are of weights, and each warpgroup has its own rows.
  */
 #define ROW_PANELS CEIL_DIV(ROW_SIZE, PANEL_CHANNELS)
-#define ROW_STAGES                                                            \
-    (HIDDEN ? ROW_WAVES / 4 * ROW_PANELS : STAGES)
+#define ROW_STAGES (HIDDEN ? ROW_WAVES / 4 * ROW_PANELS : STAGES)
 #define X_PANEL_BYTES (BLOCK_ROWS * ROW_BYTES)
 #define W_PANEL_BYTES (BLOCK_COLUMNS * ROW_BYTES)
 #define WEIGHT_STAGE_BYTES                                                    \

@@ -349,8 +349,11 @@ winattn_status winattn_block_plan_describe(const winattn_block_plan *plan,
         wa_row_describe(&plan->statistics, "statistics", rows, all,
                         sizeof all);
     if (plan->folds)
-        wa_append(all, sizeof all, "norms: in qkv and fc1, of statistics %s\n",
-                  plan->hands_on ? "from proj and fc2" : "of their own");
+        wa_append(all, sizeof all, "norms: in qkv and %s, of statistics %s\n",
+                  plan->fc1 ? "fc1" : "mlp",
+                  !plan->hands_on ? "of their own"
+                  : plan->fc1     ? "from proj and fc2"
+                                  : "from the mlp before, and of its own");
     if (wa_block_has_norms(plan->fc2) && !plan->folds)
         wa_append(all, sizeof all, "norm of the mlp: in fc2\n");
     if (wa_block_has_norms(plan->attention.proj) && !plan->folds)

@@ -346,7 +346,7 @@ static winattn_status set_norms(const winattn_linear_plan *plan,
     return WINATTN_SUCCESS;
 }
 
-/* And mlp_wgmma behind these. */
+/* What mlp_wgmma has behind these arguments. */
 static winattn_status set_hidden(const winattn_linear_plan *plan,
                                  const wa_linear_norms *norms,
                                  cl_kernel kernel)

@@ -25,6 +25,7 @@ const char *const wa_linear_built_in_rows[] = {
     "linear-matrix NVIDIA 90 half many plain 768 2304 96:96:96:2:2:2:1",
     "linear-matrix NVIDIA 90 half many gelu 768 3072 96:96:96:2:2:2:1",
     "linear-matrix NVIDIA 90 half many residual 3072 768 96:96:96:2:2:2:1",
+    "linear-local NVIDIA 90 fp32 many residual 1536 384 64:128:16:8:8",
     NULL};
 
 /* Rows of hopper/linear_wgmma.cl. */

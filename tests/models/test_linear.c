@@ -85,7 +85,7 @@ static const linear_case with_norms[] =
 };
 #define WITH_NORMS (sizeof with_norms / sizeof *with_norms)
 
-/* With a hidden layer: rows for one warpgroup and for several rounds of three;
+/* Hidden layers: rows for one warpgroup and for several rounds of three;
  * one panel of a row, and more; in place, in memory that starts anywhere. */
 static const linear_case with_hidden[] = {
     {70, 96, 96, NORM_FOUND | BIAS | RESIDUAL | STATISTICS, .hidden = 384,
@@ -355,6 +355,14 @@ static void wrong_wgmma_is_seen(void **state)
         !strstr(text, "shape not taken: self-test failed: y by wgmma, "))
         fail_msg("%s", text);
     winattn_linear_plan_destroy(plan);
+    /* nor is one with a hidden layer, which nothing else computes */
+    winattn_linear_desc mlp = desc;
+    mlp.out_features = 96;
+    mlp.build_options = "-DHIDDEN=320";
+    assert_status(wa_linear_plan_with_shape(device.context, device.id, &mlp, 0,
+                                            384, NULL, &plan),
+                  WINATTN_UNSUPPORTED_PROBLEM,
+                  "self-test failed: y by wgmma, ");
 }
 
 /* ---- Shapes that a row of the tuning table may name ---- */
