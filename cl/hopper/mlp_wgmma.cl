@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The MLP of a block in one launch on NVIDIA's Hopper, in fp16 and bf16, of
- * rows so short that a compute unit has room for both layers' weights:
+ * rows so short that a warpgroup's registers have their results:
  *
  *   y = x + GELU(norm(x) V^T + b) W^T + c    FINDS_STATISTICS
  *   y = x + norm(GELU(x V^T + b) W^T + c)    NORMALISES
@@ -32,6 +32,7 @@ REQUIRE(FINDS_STATISTICS)
 
 typedef char results_leave_as_x_came
     [BLOCK_COLUMNS == ROW_SIZE && BLOCK_ROWS == WARPGROUP_ROWS ? 1 : -1];
+
 /* The hidden layer. */
 typedef struct hidden_layer {
     __global const storage *weight, *bias;

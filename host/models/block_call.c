@@ -50,6 +50,18 @@ static wa_attention_call attention_call(const winattn_block_weights *w,
                                .workspace = p->core};
 }
 
+/* A layer of the mlp. */
+static wa_layer_call layer_call(const winattn_block_plan *plan,
+                                winattn_tensor x, winattn_tensor weight,
+                                winattn_tensor bias, winattn_tensor y)
+{
+    return (wa_layer_call){.rows = plan->attention.rows,
+                           .x = x,
+                           .weight = weight,
+                           .bias = bias,
+                           .y = y};
+}
+
 /* The mlp: x -> hidden numbers -> y. */
 static winattn_status append_mlp(const winattn_block_plan *plan,
                                  const wa_layer_call *fc1,
@@ -68,26 +80,6 @@ static winattn_status append_mlp(const winattn_block_plan *plan,
     mlp.norms.hidden_stride = plan->desc.channels;
     return wa_chain_append_linear(chain, plan->fc2, &mlp);
 }
-static wa_layer_call fc1_call(const winattn_block_plan *plan,
-                              const winattn_block_weights *w, winattn_tensor x,
-                              winattn_tensor hidden)
-{
-    return (wa_layer_call){.rows = plan->attention.rows,
-                           .x = x,
-                           .weight = w->fc1_weight,
-                           .bias = w->fc1_bias,
-                           .y = hidden};
-}
-static wa_layer_call fc2_call(const winattn_block_plan *plan,
-                              const winattn_block_weights *w,
-                              winattn_tensor hidden, winattn_tensor y)
-{
-    return (wa_layer_call){.rows = plan->attention.rows,
-                           .x = hidden,
-                           .weight = w->fc2_weight,
-                           .bias = w->fc2_bias,
-                           .y = y};
-}
 
 /* Norms before layers. */
 static winattn_status append_pre(const winattn_block_plan *plan,
@@ -97,8 +89,10 @@ static winattn_status append_pre(const winattn_block_plan *plan,
     static const winattn_tensor none;
     const winattn_block_weights *w = &call->weights;
     wa_attention_call attention = attention_call(w, p);
-    wa_layer_call fc1 = fc1_call(plan, w, p->map, p->wide);
-    wa_layer_call fc2 = fc2_call(plan, w, p->wide, call->y);
+    const wa_layer_call fc1 =
+        layer_call(plan, p->map, w->fc1_weight, w->fc1_bias, p->wide);
+    wa_layer_call fc2 =
+        layer_call(plan, p->wide, w->fc2_weight, w->fc2_bias, call->y);
     attention.x = p->map;
     attention.residual = call->x;
     attention.y = fc2.residual = call->y;
@@ -122,8 +116,10 @@ static winattn_status append_folded(const winattn_block_plan *plan,
                              .x_part = wa_block_part_of(plan->fc2),
                              .eps = plan->desc.eps};
     wa_attention_call attention = attention_call(w, p);
-    wa_layer_call fc1 = fc1_call(plan, w, call->y, p->wide);
-    wa_layer_call fc2 = fc2_call(plan, w, p->wide, call->y);
+    wa_layer_call fc1 =
+        layer_call(plan, call->y, w->fc1_weight, fold->fc1_terms, p->wide);
+    wa_layer_call fc2 =
+        layer_call(plan, p->wide, w->fc2_weight, w->fc2_bias, call->y);
     if (plan->hands_on && fold->is_first) {
         const wa_row_call rows = {.rows = plan->attention.rows,
                                   .from = call->x,
@@ -138,7 +134,6 @@ static winattn_status append_folded(const winattn_block_plan *plan,
     attention.proj_norms = fc2.norms = gives;
     WA_TRY(wa_attention_append(&plan->attention, &attention, chain));
     takes.x_part = wa_block_part_of(plan->attention.proj);
-    fc1.bias = fold->fc1_terms;
     fc1.norms = takes;
     return append_mlp(plan, &fc1, &fc2, chain);
 }
@@ -153,8 +148,10 @@ static winattn_status append_post(const winattn_block_plan *plan,
     const bool in_proj = wa_block_has_norms(plan->attention.proj);
     const bool in_fc2 = wa_block_has_norms(plan->fc2);
     wa_attention_call attention = attention_call(w, p);
-    wa_layer_call fc1 = fc1_call(plan, w, call->y, p->wide);
-    wa_layer_call fc2 = fc2_call(plan, w, p->wide, p->map);
+    wa_layer_call fc1 =
+        layer_call(plan, call->y, w->fc1_weight, w->fc1_bias, p->wide);
+    wa_layer_call fc2 =
+        layer_call(plan, p->wide, w->fc2_weight, w->fc2_bias, p->map);
     attention.x = call->x;
     attention.y = p->wide;
     if (in_proj) {
