@@ -11,7 +11,7 @@
 
 /* As winattn's own (plan/tuning.c): each beats the model by 4% or more.
  * Measured on one H200, driver 580.159.04, November 2026, in fp16, as layers
- * of Swin-T at batch 64
+ * of Swin-T at batch 64, or of few rows at batch 1
  * (bench/decisions/short-layers-keep-their-weights.md). Blocks are not much
  * larger than the model's, so that smaller batches keep as many work-groups.
  */
@@ -26,6 +26,14 @@ const char *const wa_linear_built_in_rows[] = {
     "linear-matrix NVIDIA 90 half many gelu 768 3072 96:96:96:2:2:2:1",
     "linear-matrix NVIDIA 90 half many residual 3072 768 96:96:96:2:2:2:1",
     "linear-local NVIDIA 90 fp32 many residual 1536 384 64:128:16:8:8",
+    "linear-matrix NVIDIA 90 half few plain 96 288 64:32:64:4:1:1:4",
+    "linear-matrix NVIDIA 90 half few plain 192 576 32:32:64:4:1:1:4",
+    "linear-matrix NVIDIA 90 half few residual 768 192 16:32:128:4:1:1:4",
+    "linear-matrix NVIDIA 90 half few residual 1536 384 16:16:256:4:1:1:4",
+    "linear-matrix NVIDIA 90 half few plain 1536 768 16:32:256:4:1:1:4",
+    "linear-matrix NVIDIA 90 half few residual 768 768 16:32:128:4:1:1:4",
+    "linear-matrix NVIDIA 90 half few gelu 768 3072 16:32:128:4:1:1:4",
+    "linear-matrix NVIDIA 90 half few residual 3072 768 16:32:256:4:1:1:4",
     NULL};
 
 /* Rows of hopper/linear_wgmma.cl. */
