@@ -183,6 +183,8 @@ INLINE void replace_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
             HIDE_FROM_OPTIMIZER(word); /* all are read before one is stored */
             x[turn].x = word;
         }
+        __global storage *plane = to->plane + channel;
+        HIDE_PLANE(plane);
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
             const uint i = (uint)(turn * WAVE + w->lane);
             const plane_offset found =
@@ -190,7 +192,7 @@ INLINE void replace_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
                           : find_chunk(to->layout, to->grid, to->coord,
                                        to->row, chunks, i);
             if ((int)(i / chunks) < to->count && !IS_PADDED(found))
-                *(__global uint4 *)(to->plane + found + channel) = x[turn];
+                *(__global uint4 *)(plane + found) = x[turn];
         }
     } else {
         store_narrow(staging, pitch, channel, channels, to, w);

@@ -124,6 +124,7 @@ INLINE void copy_found(__local storage_bits *to, const plane_rows *x,
     __global const storage *from = x->plane;
     if (!at)
         from += element(x->layout, x->first, 0) + x->chunk;
+    HIDE_PLANE(from);
     const int r = lane / ROW_LANES;
     const int c = lane % ROW_LANES;
     __local const uint4 *pads = (__local const uint4 *)pad + c;

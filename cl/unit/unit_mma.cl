@@ -184,6 +184,11 @@ INLINE float reciprocal(float x)
 #define HIDE_LANE(x)                                                          \
     if (GRID)                                                                 \
     HIDE_FROM_OPTIMIZER(x)
+/* Where a plane starts: else offsets within it are added to how far it is, in
+ * 64 bits, and the tensor's start comes last. */
+#define HIDE_PLANE(p)                                                         \
+    if (GRID)                                                                 \
+    __asm__ volatile("" : "+l"(p))
 #define RELOAD_ARGS(type, name, from) const type *name = from;
 #define FORCE_EARLY(x) __asm__ volatile("" : "+f"(x))
 /* Elements of TF32 are read one by one, each from an address of its own. */

@@ -20,6 +20,7 @@
  * where scalar loads find them again. */
 #define HIDE_FROM_OPTIMIZER(x) __asm__ volatile("" : "+v"(x))
 #define HIDE_LANE(x) HIDE_FROM_OPTIMIZER(x)
+#define HIDE_PLANE(p)
 #define HIDES_TILE_LANES 0
 #define RELOAD_ARGS(type, name, from)                                         \
     __constant const void *name##_segment =                                   \
@@ -61,6 +62,7 @@ INLINE float lane_xor(float x, int mask, int lane)
  * without unrolling, and then all arrays are in memory. */
 #define HIDE_FROM_OPTIMIZER(x) __asm__ volatile("" : "+rw"(x))
 #define HIDE_LANE(x) HIDE_FROM_OPTIMIZER(x)
+#define HIDE_PLANE(p)
 #define HIDES_TILE_LANES 1
 #define RELOAD_ARGS(type, name, from) const type *name = from;
 /* It unrolls less where lanes vote. */
