@@ -74,15 +74,18 @@ typedef enum winattn_activation {
  * the 2-norm, relative to the row or to a tenth of its terms' absolute values
  * summed (of residual, bias and products of norm(x)), whichever is more. Where
  * norm(x) is asked for, what cancels in it counts as a term too: in fp32 2^-22
- * of |mean| / sqrt(variance + eps) of the row. */
+ * of |mean| / sqrt(variance + eps) of the row. Matrix units multiply fp32
+ * without allow_tf32 as sums of two TF32 numbers (Ootomo and Yokota 2022,
+ * section 2), with errors no larger than those of fp32 products; but where x
+ * or weight has an infinity, y may be NaN in its place. */
 typedef struct winattn_linear_desc {
     size_t struct_size; /**< sizeof(winattn_linear_desc) */
 
     winattn_dtype dtype; /**< of every tensor of a call */
     /** Which kernels; 0: the best there are. WINATTN_TIER_CPU has vectors of
      * outputs, WINATTN_TIER_LOCAL tiles in local memory and registers. Both
-     * compute everything; WINATTN_TIER_MATRIX fp16 and bf16, and fp32 with
-     * allow_tf32. */
+     * compute everything; WINATTN_TIER_MATRIX fp16 and bf16, and on NVIDIA's
+     * devices fp32. */
     winattn_tier tier;
     /** With fp32: matrix units may multiply TF32 numbers, as
      * winattn_desc.allow_tf32 says. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A linear layer on a matrix unit, in fp16, bf16 and, where the caller allows
- * TF32, fp32. A work-group has BLOCK_ROWS x BLOCK_COLUMNS of y, of which each
- * of ROW_WAVES x COLUMN_WAVES waves has a part, in tiles in its registers.
- * STAGE_DIMS numbers of each row of x and of W come to a stage of a ring in
- * local memory while waves compute from another (linear_ring.cl).
+ * A linear layer on a matrix unit, in fp16, bf16 and, as TF32 or by numbers in
+ * two parts of that type, fp32. A work-group has BLOCK_ROWS x BLOCK_COLUMNS of
+ * y, of which each of ROW_WAVES x COLUMN_WAVES waves has a part, in tiles in
+ * its registers. STAGE_DIMS numbers of each row of x and of W come to a stage
+ * of a ring in local memory while waves compute from another (linear_ring.cl).
  *
  * Where a call has few tiles, DIM_WAVES waves share one: each multiplies some
  * of a stage's numbers, and their sums are added up in the end.
@@ -66,13 +66,33 @@ INLINE void count_stage(row_part *part, __local const storage_bits *stage,
     }
 }
 
+/* sums += a stage's products, which with SPLITS_FP32 are added up first: as
+ * the unit adds, it rounds to zero, which many small numbers show (Ootomo and
+ * Yokota 2022, section 3). */
+INLINE void add_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
+                      __local const storage_bits *stage, const wave_place *at,
+                      const wave *w)
+{
+    float parts[ROW_TILES][COLUMN_TILES][ACC_PER_LANE];
+    if (!SPLITS_FP32) {
+        multiply_stage(sums, stage, stage + X_SIZE, at, w);
+        return;
+    }
+    clear_sums(parts);
+    multiply_stage(parts, stage, stage + X_SIZE, at, w);
+    UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
+        UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                sums[r][c][i] += parts[r][c][i];
+}
+
 /* A stage of numbers k and on is multiplied, and counted. */
 INLINE void take_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
                        __local const storage_bits *stage, const wave_place *at,
                        row_part *part, uint k, uint in, int item,
                        const wave *w)
 {
-    multiply_stage(sums, stage, stage + X_SIZE, at, w);
+    add_stage(sums, stage, at, w);
     if (FINDS_STATISTICS)
         count_stage(part, stage, k, in, item);
 }

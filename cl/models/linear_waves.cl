@@ -7,6 +7,7 @@
 
 #define OUT_CHUNKS (COLUMN_TILES * TILE_N / CHUNK)
 #define DIM_STEPS (STAGE_DIMS / TILE_N / DIM_WAVES)
+#define WORDS(tile) ((int)(sizeof(tile).x / sizeof(uint)))
 
 /* Which tiles a wave has. */
 typedef struct wave_place {
@@ -31,6 +32,19 @@ INLINE void clear_sums(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE])
                 sums[r][c][i] = 0.0f;
 }
 
+/* sums += the products of tiles; with SPLITS_FP32 but for that of both low
+ * parts, the small ones first. */
+INLINE void multiply_parts(float *sums, const query_tile *row,
+                           const query_tile *low_row, const key_tile *column,
+                           const key_tile *low_column, const wave *w)
+{
+    if (SPLITS_FP32) {
+        multiply_tiles(sums, low_row, column, w);
+        multiply_tiles(sums, row, low_column, w);
+    }
+    multiply_tiles(sums, row, column, w);
+}
+
 /* sums += the products of a stage's rows of x and of W. */
 INLINE void multiply_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
                            __local const storage_bits *x_rows,
@@ -39,16 +53,22 @@ INLINE void multiply_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
 {
     UNROLL_FOR (int d = 0; d < DIM_STEPS; d++) {
         const int first = (at->step + d) * TILE_N;
-        query_tile rows[ROW_TILES];
-        UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
+        query_tile rows[ROW_TILES], low_rows[ROW_TILES];
+        UNROLL_FOR (int r = 0; r < ROW_TILES; r++) {
             rows[r] = load_query(x_rows, PITCH, at->row + r * TILE_M, first,
                                  INT_MAX, w);
+            if (SPLITS_FP32)
+                split_operands(rows[r].x, low_rows[r].x, WORDS(rows[r]));
+        }
         UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++) {
-            const key_tile columns =
-                load_key(w_rows, PITCH, at->column + c * TILE_N, first,
-                         INT_MAX, TILE_N, w);
+            key_tile columns = load_key(w_rows, PITCH, at->column + c * TILE_N,
+                                        first, INT_MAX, TILE_N, w);
+            key_tile low_columns;
+            if (SPLITS_FP32)
+                split_operands(columns.x, low_columns.x, WORDS(columns));
             UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
-                multiply_tiles(sums[r][c], &rows[r], &columns, w);
+                multiply_parts(sums[r][c], &rows[r], &low_rows[r], &columns,
+                               &low_columns, w);
         }
     }
 }

@@ -21,6 +21,8 @@
     X(DIM_WAVES, 1, 32)                                                       \
     X(WEIGHT_STAGES, 1, 64)                                                   \
     X(KEEPS_WEIGHT, 0, 1)                                                     \
+    /* 1: operands of fp32 are two numbers each (matrix; fragment.cl) */      \
+    X(SPLITS_FP32, 0, 1)                                                      \
     /* Numbers of the hidden layer before (mlp_wgmma), or 0 */                \
     X(HIDDEN, 0, 0x7fffffff)                                                  \
     /* Norms beside the layer: 1: rows of x are normalised on the way         \

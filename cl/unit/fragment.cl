@@ -63,6 +63,14 @@
 
 REQUIRE(COMPUTE_CAPABILITY)
 
+/* 1: operands of fp32 are split in two of TF32, whose products are added. The
+ * bits that TF32 has of fp32, and half of its last. */
+#ifndef SPLITS_FP32
+#define SPLITS_FP32 0
+#endif
+#define TF32_BITS 0xffffe000u
+#define TF32_HALF 0x1000u
+
 #if QUERIES_ARE_M
 #define TILE_M MMA_M
 #define KEY_SIDE MMA_N

@@ -48,9 +48,20 @@ INLINE void load_run(uint *to, __local const storage_bits *at, const int run)
 /* Elements as they are stored become operands. */
 INLINE void make_operands(uint *x, const int words)
 {
-    if (DTYPE == 0)
+    if (DTYPE == 0 && !SPLITS_FP32)
         UNROLL_FOR (int i = 0; i < words; i++)
             x[i] = TO_TF32(as_float(x[i]));
+}
+
+/* x becomes what TF32 has of it, cut off, and `low` the rest, rounded: so that
+ * of fp32's 24 bits at least 22 count (SPLITS_FP32). */
+INLINE void split_operands(uint *x, uint *low, const int words)
+{
+    UNROLL_FOR (int i = 0; i < words; i++) {
+        const float all = as_float(x[i]);
+        x[i] &= TF32_BITS;
+        low[i] = (as_uint(all - as_float(x[i])) + TF32_HALF) & TF32_BITS;
+    }
 }
 
 /* Reads a tile from rows `row` and on and channels `channel` and on of rows

@@ -26,12 +26,13 @@ static double cost_of(const wa_linear_problem *problem,
     return cost * wasted * (1.0 + 0.2 / waves);
 }
 
-/* Numbers of a stage: a line of 128 bytes, or half of one where that wastes
- * less. */
+/* Numbers of a stage: a line of 128 bytes, of fp32 in two parts two lines, or
+ * half as many where that wastes less. */
 static uint32_t stage_of(const wa_linear_problem *problem,
                          const wa_matrix_unit *unit)
 {
-    const uint32_t line = problem->dtype == WINATTN_FP32 ? 32 : 64;
+    const uint32_t line =
+        problem->dtype == WINATTN_FP32 && problem->allow_tf32 ? 32 : 64;
     const uint32_t half = line / 2 < unit->tile ? unit->tile : line / 2;
     return wa_linear_blocks(problem->in, line) * line <=
                    wa_linear_blocks(problem->in, half) * half
@@ -104,6 +105,16 @@ static bool choose_few(const wa_linear_problem *problem,
     return !wa_linear_check_shape(problem, device, MATRIX, s);
 }
 
+/* Does the unit multiply TF32 at more than three times the rate at which the
+ * device multiplies fp32, so that three products in place of one pay? That is
+ * so of NVIDIA's devices for data centres. */
+static bool splits_pay(const wa_device *device)
+{
+    return device->compute_capability == 80 ||
+           device->compute_capability == 90 ||
+           device->compute_capability == 100;
+}
+
 /* NULL, or why the unit does not compute the problem. */
 static const char *refusal(const wa_linear_problem *problem,
                            const wa_device *device)
@@ -111,10 +122,11 @@ static const char *refusal(const wa_linear_problem *problem,
     const wa_matrix_unit *unit = device->matrix_unit;
     if (!unit)
         return "the device has no known matrix unit";
-    if (problem->dtype == WINATTN_FP32 && !problem->allow_tf32)
-        return "the matrix unit would round fp32";
     if (problem->dtype == WINATTN_FP32 && !unit->has_tf32)
         return "the matrix unit has no TF32";
+    if (problem->dtype == WINATTN_FP32 && !problem->allow_tf32 &&
+        problem->tier != MATRIX && !splits_pay(device))
+        return "three products in TF32 take longer than one in fp32";
     if (!unit->proven && problem->tier != MATRIX)
         return "nobody has run the matrix unit yet: demand the tier";
     return NULL;
@@ -230,10 +242,12 @@ const char *wa_linear_plan_matrix(const wa_linear_problem *problem,
     layout->tier = MATRIX;
     write_kernel(problem, device, &s, &layout->kernel[WA_LINEAR_MANY]);
     snprintf(layout->reason, sizeof layout->reason,
-             "%s: work-groups with %u x %u of y, %u x %u waves, %u "
+             "%s%s: work-groups with %u x %u of y, %u x %u waves, %u "
              "stages of %u%s",
-             s.wgmma ? "wgmma" : device->matrix_unit->name, s.block_rows,
-             s.block_columns, s.row_waves, s.column_waves, s.stages,
-             s.stage_dims, s.keeps_weight ? ", weights that stay" : "");
+             s.wgmma ? "wgmma" : device->matrix_unit->name,
+             wa_linear_splits(problem) ? ", fp32 in two parts" : "",
+             s.block_rows, s.block_columns, s.row_waves, s.column_waves,
+             s.stages, s.stage_dims,
+             s.keeps_weight ? ", weights that stay" : "");
     return NULL;
 }

@@ -50,6 +50,13 @@ typedef struct wa_linear_shape {
     uint32_t keeps_weight, wgmma;
 } wa_linear_shape;
 
+/* Does tier matrix compute fp32 without rounding it to TF32, by numbers in two
+ * parts of that type? */
+static inline bool wa_linear_splits(const wa_linear_problem *problem)
+{
+    return problem->dtype == WINATTN_FP32 && !problem->allow_tf32;
+}
+
 static inline uint64_t wa_linear_blocks(uint64_t all, uint32_t block)
 {
     return all / block + (all % block != 0);

@@ -10,8 +10,8 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* As winattn's own (plan/tuning.c): each beats the model by 4% or more.
- * Measured on one H200, driver 580.159.04, November 2026, in fp16, as layers
- * of Swin-T at batch 64, or of few rows at batch 1
+ * Measured on one H200, driver 580.159.04, November 2026, in fp16 and fp32, as
+ * layers of Swin-T at batch 64, or of few rows at batch 1
  * (bench/decisions/short-layers-keep-their-weights.md). Blocks are not much
  * larger than the model's, so that smaller batches keep as many work-groups.
  */
@@ -25,7 +25,21 @@ const char *const wa_linear_built_in_rows[] = {
     "linear-matrix NVIDIA 90 half many plain 768 2304 96:96:96:2:2:2:1",
     "linear-matrix NVIDIA 90 half many gelu 768 3072 96:96:96:2:2:2:1",
     "linear-matrix NVIDIA 90 half many residual 3072 768 96:96:96:2:2:2:1",
-    "linear-local NVIDIA 90 fp32 many residual 1536 384 64:128:16:8:8",
+    "linear-matrix NVIDIA 90 fp32 many plain 96 288 128:64:32:4:4:2:1",
+    "linear-matrix NVIDIA 90 fp32 many residual 96 96 64:96:32:4:4:2:1",
+    "linear-matrix NVIDIA 90 fp32 many gelu 96 384 64:128:32:3:2:4:1",
+    "linear-matrix NVIDIA 90 fp32 many residual 384 96 128:96:32:4:4:1:1",
+    "linear-matrix NVIDIA 90 fp32 many plain 384 192 128:96:64:4:4:2:1",
+    "linear-matrix NVIDIA 90 fp32 many plain 192 576 128:96:32:4:4:1:1",
+    "linear-matrix NVIDIA 90 fp32 many residual 192 192 128:64:32:4:4:2:1",
+    "linear-matrix NVIDIA 90 fp32 many residual 768 192 128:96:32:4:4:1:1",
+    "linear-matrix NVIDIA 90 fp32 many plain 768 384 160:128:32:3:2:4:1",
+    "linear-matrix NVIDIA 90 fp32 many residual 384 384 64:128:32:3:2:4:1",
+    "linear-matrix NVIDIA 90 fp32 many residual 1536 384 160:128:32:3:2:4:1",
+    "linear-matrix NVIDIA 90 fp32 many plain 1536 768 160:128:32:3:2:4:1",
+    "linear-matrix NVIDIA 90 fp32 many plain 768 2304 160:128:32:3:2:4:1",
+    "linear-matrix NVIDIA 90 fp32 many residual 768 768 160:128:32:3:2:4:1",
+    "linear-matrix NVIDIA 90 fp32 many residual 3072 768 160:128:32:3:2:4:1",
     "linear-matrix NVIDIA 90 half few plain 96 288 64:32:64:4:1:1:4",
     "linear-matrix NVIDIA 90 half few plain 192 576 32:32:64:4:1:1:4",
     "linear-matrix NVIDIA 90 half few residual 768 192 16:32:128:4:1:1:4",

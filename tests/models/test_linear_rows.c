@@ -280,8 +280,10 @@ static void check_planned(const wa_linear_problem *p, const wa_device *told)
 {
     static const char *const types[] = {"fp32", "fp16", "bf16"};
     const wa_linear_layout layout = layout_of(p, told);
-    const bool has_unit = told->matrix_unit && told->matrix_unit->proven &&
-                          p->dtype != WINATTN_FP32;
+    const unsigned capability = told->compute_capability;
+    const bool has_unit =
+        told->matrix_unit && told->matrix_unit->proven &&
+        (p->dtype != WINATTN_FP32 || capability == 80 || capability == 90);
     const winattn_tier wanted = told->is_cpu ? WINATTN_TIER_CPU
                                 : has_unit   ? WINATTN_TIER_MATRIX
                                              : WINATTN_TIER_LOCAL;
@@ -308,7 +310,8 @@ static void every_device_has_a_plan(void **state)
         }
 }
 
-/* A unit that nobody has run is taken on demand only; TF32 by permission. */
+/* A unit that nobody has run is taken on demand only; TF32 by permission, or
+ * in two parts. */
 static void units_need_leave(void **state)
 {
     (void)state;
@@ -324,10 +327,21 @@ static void units_need_leave(void **state)
     assert_string_equal(layout.kernel[WA_LINEAR_MANY].name,
                         "linear_matrix_wmma11");
     p.dtype = WINATTN_FP32;
-    assert_non_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
-    p.allow_tf32 = true;
+    for (int allows = 0; allows < 2; allows++) {
+        p.allow_tf32 = allows;
+        assert_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
+        assert_int_equal(strstr(layout.kernel[WA_LINEAR_MANY].defines,
+                                "SPLITS_FP32=1") != NULL,
+                         !allows);
+        assert_non_null(wa_linear_plan_matrix(&p, amd, NULL, &layout));
+    }
+    /* three products pay where TF32 is that much faster, or on demand */
+    p.allow_tf32 = false;
+    const wa_device *desktop = made_up_device("RTX 3060");
+    assert_null(wa_linear_plan_matrix(&p, desktop, NULL, &layout));
+    p.tier = WINATTN_TIER_AUTO;
+    assert_non_null(wa_linear_plan_matrix(&p, desktop, NULL, &layout));
     assert_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
-    assert_non_null(wa_linear_plan_matrix(&p, amd, NULL, &layout));
 }
 
 static void wild_rows(void **state)
