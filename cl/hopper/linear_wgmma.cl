@@ -22,7 +22,7 @@
  *                     of W's rows; `bias` has pairs of s and b' in fp32
  *   GIVES_STATISTICS  of y for the next layer: mean and squared distances from
  *                     it, of each row and block of columns
- *   NORMALISES        y = residual + norm(x W^T + b): a block has whole rows
+ *   NORMALISES        y = [residual +] norm(x W^T + b): blocks have whole rows
  */
 #include "hopper/linear_panels.cl"
 #include "hopper/linear_results.cl"

@@ -27,8 +27,8 @@
     X(HIDDEN, 0, 0x7fffffff)                                                  \
     /* Norms beside the layer: 1: rows of x are normalised on the way         \
      * (linear_matrix, mlp_wgmma), where mean and squares are known           \
-     * (linear_wgmma); these are found of rows of y; the norm of sums is      \
-     * added to the residual */                                               \
+     * (linear_wgmma); these are found of rows of y; sums are normalised      \
+     * before a residual is added */                                          \
     X(FINDS_STATISTICS, 0, 1)                                                 \
     X(TAKES_STATISTICS, 0, 1)                                                 \
     X(GIVES_STATISTICS, 0, 1)                                                 \

@@ -42,7 +42,7 @@ static winattn_status read_desc(const winattn_block_desc *given,
                             .heads = desc->heads,
                             .window = {desc->window[0], desc->window[1]},
                             .table_dtype = desc->table_dtype,
-                            .adds = desc->order == WINATTN_PRE_NORM,
+                            .adds = true,
                             .on_map = true,
                             .batch = desc->batch,
                             .size = {desc->height, desc->width},
@@ -113,7 +113,7 @@ static void find_layers(const wa_attention_desc *attention,
     wa_layer fc2 = {.in = desc->hidden,
                     .out = desc->channels,
                     .has_bias = true,
-                    .adds = desc->order == WINATTN_PRE_NORM,
+                    .adds = true,
                     .norms = norms->fc2};
     if (norms->one_launch) {
         fc2.in = desc->channels;

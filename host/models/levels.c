@@ -184,6 +184,7 @@ winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
 static winattn_linear_desc desc_of(const wa_layer_maker *maker,
                                    const wa_layer *layer, unsigned norms)
 {
+    const bool leaves_norm = (layer->norms & ~norms & WA_NORMALISES) != 0;
     return (winattn_linear_desc){.struct_size = sizeof(winattn_linear_desc),
                                  .dtype = maker->dtype,
                                  .tier = maker->tier,
@@ -192,8 +193,7 @@ static winattn_linear_desc desc_of(const wa_layer_maker *maker,
                                  .out_features = layer->out,
                                  .has_bias = layer->has_bias,
                                  .activation = layer->activation,
-                                 .has_residual =
-                                     layer->adds || (norms & WA_NORMALISES),
+                                 .has_residual = layer->adds && !leaves_norm,
                                  .build_options = maker->build_options};
 }
 

@@ -94,10 +94,12 @@ typedef struct wa_layer_maker {
 } wa_layer_maker;
 typedef struct wa_layer {
     uint32_t in, out;
+    /* adds a residual; where it is to normalise its sums first, and cannot,
+     * that is left to what does */
     bool has_bias, adds;
     winattn_activation activation;
     /* what it is to do about norms, if it can (linear_plan.h): the plan's
-     * problem says what it does. To normalise it adds, too. */
+     * problem says what it does */
     unsigned norms;
     /* numbers of a hidden layer in the same launch, or 0: then there is no
      * plan where there is no such kernel */

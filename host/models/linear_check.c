@@ -140,7 +140,7 @@ static winattn_status make_numbers(comparison *c)
         of[1], (at)*WA_STATISTICS_BYTES                                       \
     }
 
-/* residual + norm(y) takes the residual's place. */
+/* norm(y), or residual + norm(y), takes the residual's place. */
 static winattn_status append_norm(const comparison *c,
                                   const winattn_linear *call,
                                   wa_kernel_chain *chain)
@@ -308,10 +308,11 @@ static winattn_status build_right(comparison *c)
     p->norms = c->plan.problem.hidden ? 0 : found;
     p->has_residual &= !has_norms(c, WA_NORMALISES);
     WA_TRY(build_fragments(&c->right));
-    const wa_row_desc norm = {.job = WA_ROW_NORM_ADD,
-                              .dtype = p->dtype,
-                              .row_size = p->out,
-                              .build_options = p->build_options};
+    const wa_row_desc norm = {
+        .job = c->plan.problem.has_residual ? WA_ROW_NORM_ADD : WA_ROW_NORM,
+        .dtype = p->dtype,
+        .row_size = p->out,
+        .build_options = p->build_options};
     return has_norms(c, WA_NORMALISES)
                ? wa_row_plan_make(c->right.session, &norm, &c->norm)
                : WINATTN_SUCCESS;

@@ -15,7 +15,7 @@
  * of one line: x is normalised on the way, in calls of few rows
  * (cl/models/linear_matrix.cl); or of many (cl/hopper/linear_wgmma.cl), where
  * the layer before has found the statistics of its y; sums are normalised
- * before the residual is added. */
+ * before a residual is added. */
 enum {
     WA_FINDS_STATISTICS = 1,
     WA_TAKES_STATISTICS = 2,

@@ -78,14 +78,20 @@ static winattn_status set_shapes(winattn_model *model)
 
 /* ---- Plans ---- */
 
+static wa_layer_maker maker_of(const winattn_model *model,
+                               const char *build_options, uint64_t rows)
+{
+    return (wa_layer_maker){model->session,   model->desc.dtype,
+                            model->desc.tier, model->desc.allow_tf32,
+                            build_options,    rows};
+}
+
 winattn_status wa_model_make_linear(const winattn_model *model,
                                     const char *build_options, uint32_t in,
                                     uint32_t out, bool has_bias,
                                     winattn_linear_plan **plan)
 {
-    const wa_layer_maker maker = {model->session,   model->desc.dtype,
-                                  model->desc.tier, model->desc.allow_tf32,
-                                  build_options,    0};
+    const wa_layer_maker maker = maker_of(model, build_options, 0);
     return wa_make_layer(
         &maker, &(wa_layer){.in = in, .out = out, .has_bias = has_bias}, plan);
 }
@@ -104,6 +110,22 @@ winattn_status wa_model_make_rows(const winattn_model *model,
         .patch = {model->config.patch[0], model->config.patch[1]},
         .build_options = build_options};
     return wa_row_plan_make(model->session, &desc, plan);
+}
+
+/* A layer whose rows are normalised: by itself, if it can, and else by *norm.
+ */
+static winattn_status make_normed(const winattn_model *model,
+                                  const wa_layer *layer, uint64_t rows,
+                                  winattn_linear_plan **plan,
+                                  wa_row_plan *norm)
+{
+    const char *options = model->desc.build_options;
+    const wa_layer_maker maker = maker_of(model, options, rows);
+    WA_TRY(wa_make_layer(&maker, layer, plan));
+    return (*plan)->problem.norms
+               ? WINATTN_SUCCESS
+               : wa_model_make_rows(model, options, WA_ROW_NORM, layer->out,
+                                    norm);
 }
 
 static winattn_status make_block(winattn_model *model, uint32_t number,
@@ -173,8 +195,10 @@ static winattn_status make_stage(winattn_model *model, uint32_t number)
                               is_v2 ? WA_ROW_MERGE : WA_ROW_MERGE_NORM, 4 * c,
                               &merger->neighbours));
     if (is_v2)
-        WA_TRY(wa_model_make_rows(model, options, WA_ROW_NORM, 2 * c,
-                                  &merger->norm));
+        return make_normed(
+            model,
+            &(wa_layer){.in = 4 * c, .out = 2 * c, .norms = WA_NORMALISES},
+            stage[1].tokens, &merger->linear, &merger->norm);
     return wa_model_make_linear(model, options, 4 * c, 2 * c, false,
                                 &merger->linear);
 }
@@ -188,10 +212,13 @@ static winattn_status make_plans(winattn_model *model)
     const char *options = model->desc.build_options;
     WA_TRY(wa_model_make_rows(model, options, WA_ROW_EMBED, patch,
                               &model->embed));
-    WA_TRY(wa_model_make_linear(model, options, patch, config->channels, true,
-                                &model->patch));
-    WA_TRY(wa_model_make_rows(model, options, WA_ROW_NORM, config->channels,
-                              &model->embed_norm));
+    WA_TRY(make_normed(model,
+                       &(wa_layer){.in = patch,
+                                   .out = config->channels,
+                                   .has_bias = true,
+                                   .norms = WA_NORMALISES},
+                       model->stages[0].tokens, &model->patch,
+                       &model->embed_norm));
     for (uint32_t i = 0; i < config->stages; i++)
         WA_TRY(make_stage(model, i));
     if (!config->no_norm)
@@ -332,6 +359,16 @@ static winattn_status describe_block(const void *plan, size_t size, char *text,
     return winattn_block_plan_describe(plan, size, text, needed);
 }
 
+/* A layer that may have the norm behind it. */
+static winattn_status describe_layer(const char *name,
+                                     const winattn_linear_plan *plan,
+                                     uint64_t rows, char *text, size_t size)
+{
+    if (plan->problem.norms)
+        wa_append(text, size, "%s norm: in %s\n", name, name);
+    return wa_describe_layer(name, plan, rows, text, size);
+}
+
 static winattn_status describe_stage(const winattn_model *model,
                                      uint32_t number, char *text, size_t size)
 {
@@ -352,7 +389,7 @@ static winattn_status describe_stage(const winattn_model *model,
     snprintf(name, sizeof name, "stage%u neighbours", number);
     wa_row_describe(&stage->merger.neighbours, name, rows, text, size);
     snprintf(name, sizeof name, "stage%u merger", number);
-    return wa_describe_layer(name, stage->merger.linear, rows, text, size);
+    return describe_layer(name, stage->merger.linear, rows, text, size);
 }
 
 static winattn_status describe(const winattn_model *model, char *text,
@@ -370,8 +407,7 @@ static winattn_status describe(const winattn_model *model, char *text,
     const wa_model_stage *first = &model->stages[0];
     const wa_model_stage *last = &model->stages[model->config.stages - 1];
     wa_row_describe(&model->embed, "patches", first->tokens, text, size);
-    WA_TRY(
-        wa_describe_layer("patch", model->patch, first->tokens, text, size));
+    WA_TRY(describe_layer("patch", model->patch, first->tokens, text, size));
     for (uint32_t i = 0; i < model->config.stages; i++)
         WA_TRY(describe_stage(model, i, text, size));
     if (!model->config.no_norm)

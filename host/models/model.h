@@ -31,7 +31,8 @@ typedef struct wa_model_weights {
 } wa_model_weights;
 
 /* Between a stage and the next one: neighbours side by side, which generation
- * 1 normalises; a linear layer; generation 2 normalises now. */
+ * 1 normalises; a linear layer; generation 2 normalises now, by a launch of
+ * its own where the layer does not. */
 typedef struct wa_merger {
     wa_row_plan neighbours, norm;
     winattn_linear_plan *linear;
@@ -53,7 +54,8 @@ struct winattn_model {
     wa_session *session;
     wa_lock *lock; /* for kernels of rows, from the first to the last launch */
     wa_model_weights weights;
-    wa_row_plan embed, embed_norm, pool;
+    wa_row_plan embed, pool;
+    wa_row_plan embed_norm; /* where the layer has none */
     winattn_linear_plan *patch, *head;
     wa_model_stage stages[WA_SWIN_STAGES];
     uint64_t picture_bytes;

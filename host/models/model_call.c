@@ -101,14 +101,20 @@ static winattn_tensor map_of(const winattn_model *model,
                                     : at(call, model->map_at[stage % 2]);
 }
 
-static winattn_status append_linear(const winattn_linear_plan *plan,
-                                    uint64_t rows, winattn_tensor x,
-                                    winattn_tensor weight, winattn_tensor bias,
-                                    winattn_tensor y, wa_kernel_chain *chain)
+/* A layer, and then a norm in place, unless the layer has it. */
+static winattn_status append_normed(const winattn_linear_plan *plan,
+                                    const wa_row_plan *norm,
+                                    const wa_layer_call *call,
+                                    wa_kernel_chain *chain)
 {
-    const wa_layer_call linear = {
-        .rows = rows, .x = x, .weight = weight, .bias = bias, .y = y};
-    return wa_chain_append_linear(chain, plan, &linear);
+    const wa_row_call own = {.rows = call->rows,
+                             .from = call->y,
+                             .weight = call->norm_weight,
+                             .bias = call->norm_bias,
+                             .to = call->y,
+                             .eps = call->norms.eps};
+    WA_TRY(wa_chain_append_linear(chain, plan, call));
+    return norm->kernel ? wa_row_append(norm, &own, chain) : WINATTN_SUCCESS;
 }
 
 winattn_status wa_model_append_embedding(const winattn_model *model,
@@ -133,16 +139,16 @@ winattn_status wa_model_append_embedding(const winattn_model *model,
         embed.factor[c] = 1.0f / (most * deviation);
         embed.shift[c] = normalises ? -call->mean[c] / deviation : 0.0f;
     }
-    const wa_row_call norm = {.rows = embed.rows,
-                              .from = map,
-                              .weight = w->patch_norm_weight,
-                              .bias = w->patch_norm_bias,
-                              .to = map,
-                              .eps = model->config.outer_norm_eps};
+    const wa_layer_call patch = {.rows = embed.rows,
+                                 .x = patches,
+                                 .weight = w->patch_weight,
+                                 .bias = w->patch_bias,
+                                 .y = map,
+                                 .norm_weight = w->patch_norm_weight,
+                                 .norm_bias = w->patch_norm_bias,
+                                 .norms.eps = model->config.outer_norm_eps};
     WA_TRY(wa_row_append(&model->embed, &embed, chain));
-    WA_TRY(append_linear(model->patch, embed.rows, patches, w->patch_weight,
-                         w->patch_bias, map, chain));
-    return wa_row_append(&model->embed_norm, &norm, chain);
+    return append_normed(model->patch, &model->embed_norm, &patch, chain);
 }
 
 static winattn_status append_blocks(const winattn_model *model,
@@ -174,7 +180,6 @@ static winattn_status append_merger(const winattn_model *model,
                                     const winattn_model_call *call,
                                     uint32_t number, wa_kernel_chain *chain)
 {
-    static const winattn_tensor none;
     const wa_model_stage *stage = &model->stages[number];
     const struct wa_stage_tensors *w = &model->weights.stages[number];
     const winattn_tensor next = map_of(model, call, number + 1);
@@ -187,14 +192,16 @@ static winattn_status append_merger(const winattn_model *model,
                                     .eps = model->config.outer_norm_eps,
                                     .height = stage->height,
                                     .width = stage->width};
-    wa_row_call norm = neighbours;
-    norm.from = norm.to = next;
+    const wa_layer_call merge = {.rows = neighbours.rows,
+                                 .x = rows,
+                                 .weight = w->merge_weight,
+                                 .y = next,
+                                 .norm_weight = neighbours.weight,
+                                 .norm_bias = neighbours.bias,
+                                 .norms.eps = neighbours.eps};
     WA_TRY(wa_row_append(&stage->merger.neighbours, &neighbours, chain));
-    WA_TRY(append_linear(stage->merger.linear, neighbours.rows, rows,
-                         w->merge_weight, none, next, chain));
-    return stage->merger.norm.kernel
-               ? wa_row_append(&stage->merger.norm, &norm, chain)
-               : WINATTN_SUCCESS;
+    return append_normed(stage->merger.linear, &stage->merger.norm, &merge,
+                         chain);
 }
 
 static winattn_status append_head(const winattn_model *model,
@@ -213,11 +220,14 @@ static winattn_status append_head(const winattn_model *model,
                               .eps = model->config.norm_eps,
                               .tokens = (uint64_t)model->stages[last].height *
                                         model->stages[last].width};
+    const wa_layer_call head = {.rows = model->desc.batch,
+                                .x = features,
+                                .weight = w->head_weight,
+                                .bias = w->head_bias,
+                                .y = call->logits};
     WA_TRY(wa_row_append(&model->pool, &pool, chain));
     return call->logits.buffer
-               ? append_linear(model->head, model->desc.batch, features,
-                               w->head_weight, w->head_bias, call->logits,
-                               chain)
+               ? wa_chain_append_linear(chain, model->head, &head)
                : WINATTN_SUCCESS;
 }
 

@@ -73,6 +73,9 @@ static const linear_case with_norms[] =
         {75, 48, 192, NORM_OF_SUMS | BIAS | RESIDUAL, .eps = 1e-5f,
          .spread = 3},
         {66, 64, 32, NORM_OF_SUMS | RESIDUAL, .eps = 0.1f},
+        {200, 48, 96, NORM_OF_SUMS | BIAS, .eps = 1e-5f},
+        {131, 256, 128, NORM_OF_SUMS | ODD_NORM, .eps = 1e-5f},
+        {33, 80, 80, NORM_OF_SUMS | BIAS, .spread = 5, .eps = 0.5f},
 },
                          /* and by fragments */
     with_found_norms[] = {

@@ -54,14 +54,17 @@ static pictures pictures_of(cl_uint generation, winattn_dtype dtype)
     return p;
 }
 
+typedef struct places {
+    const char *in_blocks, *outside;
+} places;
+
 /* Maps of the tier's model, which says that of its norms. */
-static model_run run_tier(const pictures *p, winattn_tier tier,
-                          const char *norms)
+static model_run run_tier(const pictures *p, winattn_tier tier, places norms)
 {
     chosen.tier = (int)tier;
     model_run r = run_of(&p->desc, p->weights, KIND_U8, p->bytes);
-    if (!says(r.model, norms))
-        fail_msg("no model with %s", norms);
+    if (!says(r.model, norms.in_blocks) || !says(r.model, norms.outside))
+        fail_msg("no model with %s, %s", norms.in_blocks, norms.outside);
     run_enqueue(&r, device.queue);
     for (int i = 0; i < 2; i++)
         tensor_read(&r.maps[i]);
@@ -69,12 +72,11 @@ static model_run run_tier(const pictures *p, winattn_tier tier,
     return r;
 }
 
-static void compare(const pictures *p, const model_run *want,
-                    const char *norms)
+static void compare(const pictures *p, const model_run *want, places norms)
 {
     const model_run got = run_tier(p, WINATTN_TIER_MATRIX, norms);
     for (int i = 0; i < 2; i++)
-        assert_error(norms, got.maps[i].value, want->maps[i].value,
+        assert_error(norms.in_blocks, got.maps[i].value, want->maps[i].value,
                      want->maps[i].count,
                      p->desc.dtype == WINATTN_FP16 ? 3e-3 : 2e-2);
 }
@@ -84,15 +86,18 @@ static void check(wa_device *told, cl_uint generation, winattn_dtype dtype)
 {
     const pictures p = pictures_of(generation, dtype);
     const uint32_t units = told->compute_units;
-    const model_run want =
-        run_tier(&p, WINATTN_TIER_LOCAL, "norm: norm_rows, ");
+    const places own = {"norm: norm_rows, ", ""};
+    const model_run want = run_tier(&p, WINATTN_TIER_LOCAL, own);
     compare(&p, &want,
-            generation == 1 ? "of statistics of their own"
-                            : "norm: norm_rows, ");
+            generation == 1 ? (places){"of statistics of their own", ""}
+                            : own);
     told->compute_units = 1;
     compare(&p, &want,
-            generation == 1 ? "of statistics from proj and fc2"
-                            : "norm of the mlp: in fc2");
+            generation == 1
+                ? (places){"of statistics from proj and fc2",
+                           "patch norm: in patch"}
+                : (places){"norm of the mlp: in fc2",
+                           "stage0 merger norm: in stage0 merger"});
     told->compute_units = units;
     winattn_swin_weights_destroy(p.weights);
     tensors_free();

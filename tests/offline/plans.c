@@ -295,6 +295,8 @@ static const struct {
       .has_bias = true,
       .has_residual = true,
       .norms = WA_NORMALISES}},
+    {"linear-48-96",
+     {.in = 48, .out = 96, .has_bias = true, .norms = WA_NORMALISES}},
 };
 #define LINEARS (sizeof linears / sizeof *linears)
 
@@ -322,7 +324,7 @@ static void print_linear(size_t target, size_t row, size_t type)
     problem.allow_tf32 = type == TF32;
     problem.dtype = type == TF32 ? WINATTN_FP32 : (winattn_dtype)type;
     problem.tier = WINATTN_TIER_MATRIX;
-    if (type != TF32 && !problem.hidden)
+    if (type != TF32 && !problem.norms)
         print_layout(&problem, wa_linear_plan_local, &l);
     for (int i = 0; i < WA_MATRIX_UNITS; i++) {
         device.matrix_unit = &wa_matrix_units[i];
