@@ -197,6 +197,10 @@ static winattn_linear_desc desc_of(const wa_layer_maker *maker,
                                  .build_options = maker->build_options};
 }
 
+/* A work-group has rows so short in one panel of products: all of it takes
+ * less than a launch, however few work-groups there are. */
+#define SHORT_ROW 64u
+
 bool wa_layer_may_be(const wa_layer_maker *maker, const wa_layer *layer)
 {
     const winattn_linear_desc desc = desc_of(maker, layer, layer->norms);
@@ -216,6 +220,8 @@ bool wa_layer_may_be(const wa_layer_maker *maker, const wa_layer *layer)
                wa_linear_blocks(maker->rows, kernel->rows) >=
                    wa_session_device(maker->session)->compute_units;
     }
+    if (layer->norms == WA_NORMALISES && layer->in <= SHORT_ROW)
+        return true;
     return wa_linear_is_few(&layout, &problem, maker->rows) ==
            (layer->norms == WA_FINDS_STATISTICS);
 }

@@ -105,7 +105,8 @@ typedef struct wa_layer {
      * plan where there is no such kernel */
     uint32_t hidden;
 } wa_layer;
-/* Is there such a kernel, and is it for calls of so many rows? */
+/* Is there such a kernel, and is it for calls of so many rows, or is a launch
+ * less worth more? */
 bool wa_layer_may_be(const wa_layer_maker *maker, const wa_layer *layer);
 winattn_status wa_make_layer(const wa_layer_maker *maker,
                              const wa_layer *layer,

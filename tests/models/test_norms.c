@@ -89,7 +89,8 @@ static void check(wa_device *told, cl_uint generation, winattn_dtype dtype)
     const places own = {"norm: norm_rows, ", ""};
     const model_run want = run_tier(&p, WINATTN_TIER_LOCAL, own);
     compare(&p, &want,
-            generation == 1 ? (places){"of statistics of their own", ""}
+            generation == 1 ? (places){"of statistics of their own",
+                                       "patch norm: in patch"}
                             : own);
     told->compute_units = 1;
     compare(&p, &want,
