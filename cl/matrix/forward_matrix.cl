@@ -405,7 +405,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         for (uint ahead = 0; ahead < AHEAD; ahead++)
             start_kv_block(&pipeline, ahead, &block, &args, me.team, me.lane);
         clear_pads(memory.ring, me.lane);
-        finish_head_bias(bias_cache, &bias, &block, &args, me.id);
+        finish_head_bias(bias_cache, &bias, &tensors, &block, &args, me.id);
         attend_windows(here, &pipeline, &memory, &tensors, &block, &args, &me,
                        &w);
         if (!PERSISTENT_MULTI_BLOCK)

@@ -197,10 +197,20 @@ INLINE void start_kv_block(forward_pipeline *p, uint step,
 /* It stays in local memory, as the caller has it, for all windows. */
 #define KEEPS_HEAD_BIAS (HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL)
 typedef struct head_bias {
-    int is_new; /* not the head block's before */
-    score_bias_view score_bias;
+    int is_new;                      /* not the head block's before */
     __local const cached_bias *rows; /* NULL: where the caller has them */
 } head_bias;
+
+/* Made where it is used: NVIDIA's compiler keeps a struct within another in
+ * memory. */
+INLINE score_bias_view score_bias_of_head(const score_bias_tensors *tensors,
+                                          const row_block *block,
+                                          const forward_args *args)
+{
+    const work_tile of_head = {.window = args->first_window,
+                               .head = block->head};
+    return score_bias_of(tensors, args, of_head);
+}
 
 /* It may go ahead of the first windows: loads behind these wait for those of
  * all compute units. Its rows come as they lie to the ring's last stage, which
@@ -237,27 +247,32 @@ INLINE head_bias start_head_bias(int is_new, const score_bias_tensors *tensors,
                                  const row_block *block,
                                  const forward_args *args, int item)
 {
-    const work_tile of_head = {.window = args->first_window,
-                               .head = block->head};
     head_bias b = {.is_new = KEEPS_HEAD_BIAS && is_new};
-    b.score_bias = score_bias_of(tensors, args, of_head);
-    if (COPIES_BIAS_ROWS && is_new)
-        b.rows = copy_bias_rows(ring, &b.score_bias, block, args, item);
+    if (COPIES_BIAS_ROWS && is_new) {
+        const score_bias_view score_bias =
+            score_bias_of_head(tensors, block, args);
+        b.rows = copy_bias_rows(ring, &score_bias, block, args, item);
+    }
     return b;
 }
 
 /* Behind the copies of AHEAD steps. */
 INLINE void finish_head_bias(__local cached_bias *bias_cache,
-                             const head_bias *b, const row_block *block,
-                             const forward_args *args, int item)
+                             const head_bias *b,
+                             const score_bias_tensors *tensors,
+                             const row_block *block, const forward_args *args,
+                             int item)
 {
     if (COPIES_BIAS_ROWS) {
         AWAIT_COPIES(AHEAD);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (b->is_new)
-        cache_score_bias(bias_cache, args, &b->score_bias,
+    if (b->is_new) {
+        const score_bias_view score_bias =
+            score_bias_of_head(tensors, block, args);
+        cache_score_bias(bias_cache, args, &score_bias,
                          COPIES_BIAS_ROWS ? b->rows : 0, block->first_row,
                          item);
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
