@@ -32,8 +32,8 @@ INLINE void clear_sums(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE])
                 sums[r][c][i] = 0.0f;
 }
 
-/* sums += the products of tiles; with SPLITS_FP32 but for that of both low
- * parts, the small ones first. */
+/* sums += the product of two tiles. With SPLITS_FP32 that is three products,
+ * the small ones first: that of both low parts is less than what is lost. */
 INLINE void multiply_parts(float *sums, const query_tile *row,
                            const query_tile *low_row, const key_tile *column,
                            const key_tile *low_column, const wave *w)
