@@ -124,8 +124,8 @@ static const char *refusal(const wa_linear_problem *problem,
         return "the device has no known matrix unit";
     if (problem->dtype == WINATTN_FP32 && !unit->has_tf32)
         return "the matrix unit has no TF32";
-    if (problem->dtype == WINATTN_FP32 && !problem->allow_tf32 &&
-        problem->tier != MATRIX && !splits_pay(device))
+    if (wa_linear_splits(problem) && problem->tier != MATRIX &&
+        !splits_pay(device))
         return "three products in TF32 take longer than one in fp32";
     if (!unit->proven && problem->tier != MATRIX)
         return "nobody has run the matrix unit yet: demand the tier";
