@@ -79,8 +79,8 @@ typedef struct linear_result {
     const linear_args *args;
     __global const storage *bias, *residual;
     __global storage *y;
-    __local float2 *norms; /* FINDS_STATISTICS */
-    ulong first_row;       /* of the block */
+    __local const float4 *row_parts; /* FINDS_STATISTICS */
+    ulong first_row;                 /* of the block */
 } linear_result;
 
 INLINE __global const storage *residual_at(const linear_result *to, ulong row,

@@ -14,15 +14,17 @@
 /* Tiles of a wave. */
 #define ROW_TILES (BLOCK_ROWS / ROW_WAVES / TILE_M)
 #define COLUMN_TILES (BLOCK_COLUMNS / COLUMN_WAVES / TILE_N)
-/* A wave's sums leave by way of fp32 rows of a tile, in the ring's place. */
+/* A wave's sums leave by way of fp32 rows of a tile, in the ring's place; all
+ * tiles at once where waves share them. */
+#define OUT_TILES (DIM_WAVES > 1 ? ROW_TILES : 1)
 #define OUT_PITCH (COLUMN_TILES * TILE_N + 4)
-#define OUT_FLOATS (TILE_M * OUT_PITCH)
+#define OUT_FLOATS (OUT_TILES * TILE_M * OUT_PITCH)
 #define RING_BYTES (STAGES * STAGE_SIZE * CHUNK_BYTES / CHUNK)
 #define OUT_BYTES (ROW_WAVES * COLUMN_WAVES * DIM_WAVES * OUT_FLOATS * 4)
-/* Where rows are normalised, work-items share one, with two pairs each. */
+/* Where rows are normalised, work-items share one. */
 #define ROW_ITEMS (GROUP < BLOCK_ROWS ? 1 : GROUP / BLOCK_ROWS)
 #define NORM_BYTES (FINDS_STATISTICS ? 16 * GROUP : 0)
-#define NORMS_AT ((LINEAR_BYTES - NORM_BYTES) / 8)
+#define ROW_PARTS_AT ((LINEAR_BYTES - NORM_BYTES) / 16)
 #define LINEAR_BYTES                                                          \
     ((RING_BYTES > OUT_BYTES ? RING_BYTES : OUT_BYTES) + NORM_BYTES)
 

@@ -35,34 +35,40 @@ INLINE void add_chunk(float *x, __global const storage *from)
 /* ---- Norms ---- */
 
 /* What a work-item knows of its row: each of ROW_ITEMS has every so many-th
- * chunk. Distances from its first number add up without a loss where the mean
- * is large. */
+ * chunk. Distances from the row's first number add up with little loss, as
+ * that is at most sqrt(in) deviations from the mean. */
 typedef struct row_part {
-    float first, sum, square, count;
+    float first, sum, square;
 } row_part;
+
+INLINE void load_chunk_of(float *x, __local const storage_bits *stage, int row,
+                          int chunk)
+{
+    unpack_chunk(
+        x, *(__local const uint4 *)(stage + swizzled_offset(row, chunk * CHUNK,
+                                                            PITCH)));
+}
 
 INLINE void count_stage(row_part *part, __local const storage_bits *stage,
                         uint k, uint in, int item)
 {
     const int row = item / ROW_ITEMS;
+    float x[CHUNK];
+    if (k == 0) {
+        load_chunk_of(x, stage, row, 0);
+        part->first = x[0];
+    }
     UNROLL_FOR (int i = 0; i < ROW_CHUNKS; i += ROW_ITEMS) {
         const int chunk = i + item % ROW_ITEMS;
         const uint at = k + chunk * CHUNK;
-        float x[CHUNK];
         if (chunk >= ROW_CHUNKS || at >= in)
             continue;
-        unpack_chunk(
-            x,
-            *(__local const uint4 *)(stage + swizzled_offset(
-                                                 row, chunk * CHUNK, PITCH)));
-        if (part->count == 0.0f)
-            part->first = x[0];
+        load_chunk_of(x, stage, row, chunk);
         UNROLL_FOR (int j = 0; j < CHUNK; j++) {
             const float d = at + j < in ? x[j] - part->first : 0.0f;
             part->sum += d;
             part->square = FMA(d, d, part->square);
         }
-        part->count += (float)min(in - at, (uint)CHUNK);
     }
 }
 
@@ -97,38 +103,24 @@ INLINE void take_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
         count_stage(part, stage, k, in, item);
 }
 
-/* A row's parts are joined (Chan, Golub and LeVeque 1979): norm(x) is x times
- * .x and .y added, in the first of a row's places. */
-INLINE void join_parts(__local float2 *norms, const row_part *part,
-                       const linear_args *args, int item)
+/* norm(x) of a row, whose parts are given, is x times .x and .y added. */
+INLINE float2 join_parts(__local const float4 *parts, const linear_args *args)
 {
-    const float off = part->count > 0.0f ? part->sum / part->count : 0.0f;
-    __local float2 *own = norms + 2 * item;
-    if (!FINDS_STATISTICS)
-        return;
-    own[0] = (float2)(part->first + off, FMA(-part->sum, off, part->square));
-    own[1] = (float2)(part->count, 0.0f);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (item % ROW_ITEMS == 0) {
-        float mean = own[0].x, square = own[0].y, count = own[1].x;
-        UNROLL_FOR (int i = 1; i < ROW_ITEMS; i++) {
-            const float more = own[2 * i + 1].x, d = own[2 * i].x - mean;
-            const float share = more / (count + more);
-            mean = FMA(d, share, mean);
-            square += FMA(d * d, count * share, own[2 * i].y);
-            count += more;
-        }
-        const float factor = 1.0f / sqrt(square / (float)args->in + args->eps);
-        own[0] = (float2)(factor, -mean * factor);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    float4 all = parts[0];
+    UNROLL_FOR (int i = 1; i < ROW_ITEMS; i++)
+        all.yz += parts[i].yz;
+    const float off = all.y / (float)args->in;
+    const float square = FMA(-all.y, off, all.z);
+    const float factor = 1.0f / sqrt(square / (float)args->in + args->eps);
+    return (float2)(factor, -(all.x + off) * factor);
 }
 
 /* Sums of x W^T become those of norm(x) W^T, with the bias. */
 INLINE void normalise_sums(float *x, const int count, ulong row, uint column,
                            const linear_result *to)
 {
-    const float2 norm = to->norms[(row - to->first_row) * (2 * ROW_ITEMS)];
+    const float2 norm = join_parts(
+        to->row_parts + (row - to->first_row) * ROW_ITEMS, to->args);
     __global const float2 *terms = (__global const float2 *)to->bias + column;
     UNROLL_FOR (int i = 0; i < count; i++)
         x[i] = FMA(x[i], norm.x, FMA(norm.y, terms[i].x, terms[i].y));
@@ -186,7 +178,8 @@ INLINE void sync_sharing(void)
 #endif
 }
 
-/* A wave's sums leave, a tile of rows at a time. */
+/* A wave's sums leave, so many tiles of rows at a time. Waves that share tiles
+ * share what follows. */
 INLINE void finish_wave(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
                         __local float *all, int number, ulong first_row,
                         uint first_column, const linear_result *to,
@@ -194,21 +187,26 @@ INLINE void finish_wave(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
 {
     const wave_place at = place_of(number);
     __local float *own = all + number * OUT_FLOATS;
-    UNROLL_FOR (int r = 0; r < ROW_TILES; r++) {
+    __local const float *first =
+        all + number % (ROW_WAVES * COLUMN_WAVES) * OUT_FLOATS;
+    const int item = number / (ROW_WAVES * COLUMN_WAVES) * WAVE + w->lane;
+    UNROLL_FOR (int r = 0; r < ROW_TILES; r += OUT_TILES) {
+        if (r > 0)
+            sync_sharing();
+        UNROLL_FOR (int t = 0; t < OUT_TILES; t++)
+            UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
+                UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                    own[(t * TILE_M + value_query(w->lane, i)) * OUT_PITCH +
+                        c * TILE_N + value_key(w->lane, i)] =
+                        sums[r + t][c][i];
         sync_sharing();
-        UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
-            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-                own[value_query(w->lane, i) * OUT_PITCH + c * TILE_N +
-                    value_key(w->lane, i)] = sums[r][c][i];
-        sync_sharing();
-        /* of waves that share a tile the first stores it */
-        NO_UNROLL_FOR (int i = w->lane; i < TILE_M * OUT_CHUNKS; i += WAVE) {
+        NO_UNROLL_FOR (int i = item; i < OUT_TILES * TILE_M * OUT_CHUNKS;
+                       i += DIM_WAVES * WAVE) {
             const ulong row = first_row + at.row + r * TILE_M + i / OUT_CHUNKS;
             const uint column =
                 first_column + at.column + i % OUT_CHUNKS * CHUNK;
-            if ((DIM_WAVES == 1 || at.step == 0) && row < to->args->rows &&
-                column < to->args->out)
-                finish_chunk(own + i / OUT_CHUNKS * OUT_PITCH +
+            if (row < to->args->rows && column < to->args->out)
+                finish_chunk(first + i / OUT_CHUNKS * OUT_PITCH +
                                  i % OUT_CHUNKS * CHUNK,
                              row, column, to);
         }
@@ -233,8 +231,9 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     const uint stages = (args.in + STAGE_DIMS - 1) / STAGE_DIMS;
     const wave_place at = place_of(item / WAVE);
     START_TENSORS
-    __local float2 *norms = (__local float2 *)places + NORMS_AT;
-    const linear_result result = {&args, bias, residual, y, norms, first_row};
+    __local float4 *row_parts = (__local float4 *)places + ROW_PARTS_AT;
+    const linear_result result = {&args, bias,      residual,
+                                  y,     row_parts, first_row};
     source from_x, from_w;
     set_source(&from_x, x, first_row, args.rows, args.x_stride, BLOCK_ROWS,
                args.flags & LINEAR_WIDE_X);
@@ -242,7 +241,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
                BLOCK_COLUMNS, args.flags & LINEAR_WIDE_WEIGHT);
 
     float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE];
-    row_part part = {0.0f, 0.0f, 0.0f, 0.0f};
+    row_part part = {0.0f, 0.0f, 0.0f};
     clear_sums(sums);
     /* Stages that come before the first is computed from: then one in each
      * round, into the place of the one that was read in the last. */
@@ -269,9 +268,10 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
             keep_chunks(to + X_SIZE, held_w, BLOCK_COLUMNS, item);
         }
     }
+    if (FINDS_STATISTICS)
+        row_parts[item] = (float4)(part.first, part.sum, part.square, 0.0f);
     AWAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE); /* the ring was read */
-    join_parts(norms, &part, &args, item);
     finish_wave(sums, (__local float *)places, item / WAVE, first_row,
                 first_column, &result, w);
 }
