@@ -343,6 +343,7 @@ INLINE void attend_windows(tile_scheduler here, forward_pipeline *pipeline,
         TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++)
             attend_tile(turn, &own, memory, &now, block, args, me, w);
         if ((KEY_BLOCKS == 1 || now.block == KEY_BLOCKS - 1) &&
+            step + 1 < pipeline->steps &&
             !next_window(&here, args, me->team) && KEEPS_STORES)
             find_stores(o_offsets, &args->o, &args->grid, &here.coord,
                         first_row, HEAD_DIM, w);

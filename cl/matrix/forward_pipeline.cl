@@ -186,7 +186,7 @@ INLINE void start_kv_block(forward_pipeline *p, uint step,
                 copy_kv_block(&to, COPY_WIDE, p, block, args, lane);
         }
         if ((KEY_BLOCKS == 1 || first + BLOCK_KEYS >= NK) &&
-            !next_window(&p->next, args, team))
+            step + 1 < p->steps && !next_window(&p->next, args, team))
             find_offsets(p, block, args, lane);
     }
     END_COPIES();

@@ -61,14 +61,16 @@ INLINE uint count_mask_classes(const forward_args *args)
 {
     ulong mask_classes = MASK_IN_CACHE ? args->mask_windows : 1;
     if (GRID) {
-        const ulong per_grid = windows_per_grid(args);
+        const uint per_grid = windows_per_grid(args);
         if (MASK_IN_CACHE && (!MASK_FOLLOWS_GRID(MASK) || MASK_IN_LOCAL))
-            mask_classes = max(mask_classes,
-                               per_grid); /* one is a multiple of the other */
+            mask_classes =
+                max(mask_classes,
+                    (ulong)per_grid); /* one is a multiple of the other */
         else
-            mask_classes = args->windows / per_grid < 2 * WINDOWS_PER_GROUP
-                               ? 1
-                               : per_grid;
+            mask_classes =
+                (uint)args->windows / per_grid < 2 * WINDOWS_PER_GROUP
+                    ? 1
+                    : per_grid;
     } else if (COMPARES_REGIONS && MASK_READS_REGIONS(MASK)) {
         /* where teams then have as many rounds as before, or a sixteenth more
          */
