@@ -19,12 +19,11 @@
  *                  too large, or where a row has seen nothing yet
  *   FOLDS_MAX      reused maxima are subtracted from the score bias that lanes
  *                  have in registers, and these multiplied by log2 e: a weight
- *                  then takes one multiplication and addition (not of grids,
- *                  which leave no registers for it) */
+ *                  then takes one multiplication and addition */
 #define REUSES_MAX                                                            \
     (VOTES && !STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
 #define LAZY_MAX (VOTES && !REUSES_MAX && (STREAMING || SUBTILES > 1))
-#define FOLDS_MAX (REUSES_MAX && HAS_REGISTER_BIAS_CACHE && !GRID)
+#define FOLDS_MAX (REUSES_MAX && HAS_REGISTER_BIAS_CACHE)
 /* What is added to scores is known before a subtile, where there are several.
  * A single one subtracts its softmax_max with care: grids have no registers
  * for more.

@@ -25,8 +25,8 @@ typedef struct reused_max {
     int recheck_windows; /* windows to come in which that is not relied upon */
     int reuses;          /* with NOTES_REUSE: in the window to come */
 } reused_max;
-/* Folded maxima are in the score bias then. A single subtile of grids has no
- * register for the answer. */
+/* Folded maxima are in the score bias then. A single subtile that folds none
+ * has no register for the answer. */
 #define NOTES_REUSE (FOLDS_MAX || QUICK_SHIFTS)
 
 /* What a wave computes them from: a tile of rows, and a KV block's keys. */
