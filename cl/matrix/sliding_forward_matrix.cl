@@ -66,7 +66,9 @@ INLINE void add_sums(wave_state *s, float sums[WAVE_TURNS][LANE_ROWS],
 INLINE void add_left_out(wave_state *s, const sliding_keys *here, int first,
                          const wave *w)
 {
-    for (int key = 0; key < SUBTILE_KEYS; key++) {
+    /* the last subtile may have more than the block */
+    const int count = min(SUBTILE_KEYS, BLOCK_KEYS - first * TILE_N);
+    for (int key = 0; key < count; key++) {
         wave rare = *w;
         HIDE_LANE(rare.lane);
         UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
