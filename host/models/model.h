@@ -81,6 +81,13 @@ winattn_status wa_model_append_embedding(const winattn_model *model,
                                          winattn_tensor map,
                                          wa_kernel_chain *chain);
 
+/* The same of what makes the next stage's map of a stage's: neighbours side by
+ * side, of which each is a row, a norm and a linear layer. (model_call.c) */
+winattn_status wa_model_append_merger(const winattn_model *model,
+                                      uint32_t number, winattn_tensor map,
+                                      winattn_tensor rows, winattn_tensor next,
+                                      wa_kernel_chain *chain);
+
 /* Plans of the model's types. The options are the caller's while the model is
  * made. (model.c) */
 winattn_status wa_model_make_linear(const winattn_model *model,

@@ -176,16 +176,15 @@ static winattn_status append_blocks(const winattn_model *model,
     return WINATTN_SUCCESS;
 }
 
-static winattn_status append_merger(const winattn_model *model,
-                                    const winattn_model_call *call,
-                                    uint32_t number, wa_kernel_chain *chain)
+winattn_status wa_model_append_merger(const winattn_model *model,
+                                      uint32_t number, winattn_tensor map,
+                                      winattn_tensor rows, winattn_tensor next,
+                                      wa_kernel_chain *chain)
 {
     const wa_model_stage *stage = &model->stages[number];
     const struct wa_stage_tensors *w = &model->weights.stages[number];
-    const winattn_tensor next = map_of(model, call, number + 1);
-    const winattn_tensor rows = at(call, model->part_at);
     const wa_row_call neighbours = {.rows = model->stages[number + 1].tokens,
-                                    .from = map_of(model, call, number),
+                                    .from = map,
                                     .weight = w->merge_norm_weight,
                                     .bias = w->merge_norm_bias,
                                     .to = rows,
@@ -240,7 +239,9 @@ static winattn_status append_all(const winattn_model *model,
     for (uint32_t i = 0; i <= last; i++) {
         WA_TRY(append_blocks(model, call, i, chain));
         if (i < last)
-            WA_TRY(append_merger(model, call, i, chain));
+            WA_TRY(wa_model_append_merger(model, i, map_of(model, call, i),
+                                          at(call, model->part_at),
+                                          map_of(model, call, i + 1), chain));
     }
     return call->logits.buffer || call->features.buffer
                ? append_head(model, call, chain)

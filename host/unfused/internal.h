@@ -40,7 +40,7 @@ typedef struct unfused_stage {
     uint32_t tokens;      /* of a window */
     uint32_t all_tokens;  /* of all maps */
     uint32_t all_windows; /* of all maps */
-    wa_row_plan norm, merge, merge_norm;
+    wa_row_plan norm;
     winattn_linear_plan *qkv, *proj, *fc1, *fc2;
     /* fp32, of all blocks: [depth][heads][tokens][tokens] and [depth][heads];
      * of a map's windows [windows][tokens][tokens], or NULL */

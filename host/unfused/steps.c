@@ -268,34 +268,6 @@ static winattn_status append_block(const run *r, uint32_t number,
     return add(r, x, narrow, elements);
 }
 
-static winattn_status append_merger(const run *r, uint32_t number)
-{
-    static const winattn_tensor none;
-    const unfused *u = r->u;
-    const unfused_stage *s = &u->stages[number];
-    const struct wa_stage_tensors *w = &u->model->weights.stages[number];
-    const bool is_v2 = u->model->config.generation == 2;
-    const float eps = u->model->config.outer_norm_eps;
-    const uint64_t rows = u->stages[number + 1].all_tokens;
-    const cl_mem map = u->buffers[number % 2 ? UNFUSED_ODD : UNFUSED_EVEN];
-    const cl_mem next = u->buffers[number % 2 ? UNFUSED_EVEN : UNFUSED_ODD];
-    const cl_mem merged = u->buffers[UNFUSED_LARGE];
-    const wa_row_call gather = {.rows = rows,
-                                .from = whole(map),
-                                .to = whole(merged),
-                                .height = s->size[0],
-                                .width = s->size[1]};
-    WA_TRY(wa_row_append(&s->merge, &gather, r->chain));
-    if (!is_v2)
-        WA_TRY(norm(r, eps, &s->merge_norm, rows, merged, w->merge_norm_weight,
-                    w->merge_norm_bias, merged));
-    WA_TRY(linear(r, u->model->stages[number].merger.linear, rows, merged,
-                  w->merge_weight, none, whole(next)));
-    return is_v2 ? norm(r, eps, &s->merge_norm, rows, next,
-                        w->merge_norm_weight, w->merge_norm_bias, next)
-                 : WINATTN_SUCCESS;
-}
-
 static winattn_status append_head(const run *r)
 {
     const unfused *u = r->u;
@@ -321,14 +293,17 @@ static winattn_status append_all(const run *r)
 {
     const unfused *u = r->u;
     const uint32_t stages = u->model->config.stages;
-    WA_TRY(wa_model_append_embedding(
-        u->model, r->call, whole(u->buffers[UNFUSED_LARGE]),
-        whole(u->buffers[UNFUSED_EVEN]), r->chain));
+    const cl_mem maps[2] = {u->buffers[UNFUSED_EVEN], u->buffers[UNFUSED_ODD]};
+    WA_TRY(wa_model_append_embedding(u->model, r->call,
+                                     whole(u->buffers[UNFUSED_LARGE]),
+                                     whole(maps[0]), r->chain));
     for (uint32_t i = 0; i < stages; i++) {
         for (uint32_t block = 0; block < u->stages[i].depth; block++)
             WA_TRY(append_block(r, i, block));
         if (i + 1 < stages)
-            WA_TRY(append_merger(r, i));
+            WA_TRY(wa_model_append_merger(u->model, i, whole(maps[i % 2]),
+                                          whole(u->buffers[UNFUSED_LARGE]),
+                                          whole(maps[1 - i % 2]), r->chain));
     }
     return append_head(r);
 }

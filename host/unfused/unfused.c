@@ -215,13 +215,10 @@ static winattn_status make_plans(unfused *u, uint32_t number)
     WA_TRY(wa_model_make_linear(model, options, c, c, true, &s->proj));
     WA_TRY(wa_model_make_linear(model, options, c, s->hidden, true, &s->fc1));
     WA_TRY(wa_model_make_linear(model, options, s->hidden, c, true, &s->fc2));
-    if (number + 1 == model->config.stages)
-        return wa_model_make_rows(model, options, WA_ROW_NORM, c,
-                                  &u->last_norm);
-    WA_TRY(wa_model_make_rows(model, options, WA_ROW_MERGE, 4 * c, &s->merge));
-    return wa_model_make_rows(model, options, WA_ROW_NORM,
-                              model->config.generation == 2 ? 2 * c : 4 * c,
-                              &s->merge_norm);
+    return number + 1 == model->config.stages
+               ? wa_model_make_rows(model, options, WA_ROW_NORM, c,
+                                    &u->last_norm)
+               : WINATTN_SUCCESS;
 }
 
 /* ---- Shapes and buffers ---- */
@@ -356,8 +353,6 @@ void unfused_destroy(unfused *u)
     for (uint32_t i = 0; i < WA_SWIN_STAGES; i++) {
         unfused_stage *s = &u->stages[i];
         wa_row_plan_release(&s->norm);
-        wa_row_plan_release(&s->merge);
-        wa_row_plan_release(&s->merge_norm);
         winattn_linear_plan_destroy(s->qkv);
         winattn_linear_plan_destroy(s->proj);
         winattn_linear_plan_destroy(s->fc1);
