@@ -81,8 +81,8 @@ winattn_status wa_model_append_embedding(const winattn_model *model,
                                          winattn_tensor map,
                                          wa_kernel_chain *chain);
 
-/* The same of what makes the next stage's map of a stage's: neighbours side by
- * side, of which each is a row, a norm and a linear layer. (model_call.c) */
+/* Appends what makes the next stage's map of a stage's: neighbours side by
+ * side, of which four are a row, a norm and a linear layer. (model_call.c) */
 winattn_status wa_model_append_merger(const winattn_model *model,
                                       uint32_t number, winattn_tensor map,
                                       winattn_tensor rows, winattn_tensor next,
