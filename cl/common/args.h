@@ -100,6 +100,9 @@ typedef struct forward_args {
     /* and of the row blocks those at the beginning, which see less than all of
      * the blocks that a row may see (tier matrix) */
     arg_u32 short_row_blocks;
+    /* teams of a work-group that have no window (tile_scheduler.cl) */
+    arg_u32 idle_teams;
+    arg_u32 padding;
 } forward_args;
 
 /* Backward pass. A split keeps one partial sum of what is summed over windows.

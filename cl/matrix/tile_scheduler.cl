@@ -35,6 +35,10 @@ typedef struct tile_scheduler {
                            like the others' */
 } tile_scheduler;
 
+/* Teams that have windows: where there are few of these, compute units share
+ * them. */
+#define BUSY_TEAMS(args) (WINDOWS_PER_GROUP - (args)->idle_teams)
+
 /* How many planes on the window's is: after the first grid's, or without a
  * grid after that of the launch's first window. */
 INLINE uint plane_of(const tile_scheduler *w)
@@ -53,7 +57,7 @@ INLINE uint windows_per_grid(const forward_args *args)
 INLINE uint rounds_of_class(const forward_args *args, uint mask_classes)
 {
     return CEIL_DIV(CEIL_DIV((uint)args->windows, mask_classes),
-                    WINDOWS_PER_GROUP);
+                    BUSY_TEAMS(args));
 }
 
 /* Window w + mask_classes is like window w. */
@@ -68,7 +72,7 @@ INLINE uint count_mask_classes(const forward_args *args)
                     (ulong)per_grid); /* one is a multiple of the other */
         else
             mask_classes =
-                (uint)args->windows / per_grid < 2 * WINDOWS_PER_GROUP
+                (uint)args->windows / per_grid < 2 * BUSY_TEAMS(args)
                     ? 1
                     : per_grid;
     } else if (COMPARES_REGIONS && MASK_READS_REGIONS(MASK)) {
@@ -76,7 +80,7 @@ INLINE uint count_mask_classes(const forward_args *args)
          */
         const uint masks = (uint)min(args->mask_windows, args->windows);
         if ((ulong)masks * rounds_of_class(args, masks) * 16 <=
-            (ulong)CEIL_DIV((uint)args->windows, WINDOWS_PER_GROUP) * 17)
+            (ulong)CEIL_DIV((uint)args->windows, BUSY_TEAMS(args)) * 17)
             mask_classes = masks;
     }
     return (uint)min(mask_classes, args->windows);
@@ -103,7 +107,7 @@ INLINE tile_scheduler start_tile_scheduler(const forward_args *args,
     tile_scheduler w;
     w.mask_classes = count_mask_classes(args);
     if (DEALS_WINDOWS) {
-        w.rounds_per_class = w.rounds = CEIL_DIV(count, WINDOWS_PER_GROUP);
+        w.rounds_per_class = w.rounds = CEIL_DIV(count, BUSY_TEAMS(args));
         w.mask_class = w.round = 0;
         w.window = first + team;
         w.end = first + count;
@@ -112,12 +116,12 @@ INLINE tile_scheduler start_tile_scheduler(const forward_args *args,
         w.mask_class = first / w.rounds_per_class;
         w.round = first % w.rounds_per_class;
         w.rounds = count;
-        w.window = (w.round * WINDOWS_PER_GROUP + team) * w.mask_classes +
+        w.window = (w.round * BUSY_TEAMS(args) + team) * w.mask_classes +
                    w.mask_class;
         w.end = (uint)args->windows;
     }
-    w.exists = w.window < w.end;
-    w.step = WINDOWS_PER_GROUP * w.mask_classes / windows_per_grid(args);
+    w.exists = ((uint)team < BUSY_TEAMS(args)) & (w.window < w.end);
+    w.step = BUSY_TEAMS(args) * w.mask_classes / windows_per_grid(args);
     w.coord = locate_window(&args->grid, window_of(&w, args));
     return w;
 }
@@ -146,14 +150,15 @@ INLINE int has_new_regions(const tile_scheduler *w, uint *kept)
 INLINE int next_window(tile_scheduler *w, const forward_args *args, int team)
 {
     int alike = !GRID || w->mask_classes > 1;
-    w->window += WINDOWS_PER_GROUP * w->mask_classes;
+    w->window += BUSY_TEAMS(args) * w->mask_classes;
     if (SORTED && ++w->round == w->rounds_per_class) {
         w->round = 0;
         w->mask_class++;
         w->window = team * w->mask_classes + w->mask_class;
         alike = 0;
     }
-    w->exists = w->window < (DEALS_WINDOWS ? w->end : (uint)args->windows);
+    w->exists = ((uint)team < BUSY_TEAMS(args)) &
+                (w->window < (DEALS_WINDOWS ? w->end : (uint)args->windows));
     if (alike)
         w->coord.grid += w->step;
     else

@@ -8,6 +8,7 @@
 #include "plan/schedule.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* Biases and masks of scores that a lane keeps in registers at most. */
 #define MOST_OWN_SCORE_BIAS 32u
@@ -45,6 +46,9 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     return NULL;
 }
 
+/* Where a compute unit has fewer work tiles than a work-group has teams, some
+ * of these stay idle, so that no unit does: another shape would be another
+ * program. */
 void wa_take_matrix_forward(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *shape, const char *kernel,
                             uint64_t bytes, wa_plan *plan)
@@ -54,7 +58,14 @@ void wa_take_matrix_forward(const wa_problem *problem, const wa_device *device,
                   shape->waves_per_window * shape->windows_per_group *
                       device->matrix_unit->wave,
                   bytes, &plan->step[WA_STEP_FORWARD]);
-    plan->schedule.work_tiles_per_group = shape->windows_per_group;
+    const uint64_t tiles =
+        (uint64_t)wa_ceil_div(problem->queries, shape->block_rows) *
+        problem->windows * problem->heads;
+    const uint64_t units = MAX(device->compute_units, 1);
+    const uint32_t busy = (uint32_t)MIN(shape->windows_per_group,
+                                        MAX((tiles + units - 1) / units, 1));
+    plan->schedule.work_tiles_per_group = busy;
+    plan->schedule.idle_teams = shape->windows_per_group - busy;
     wa_set_matrix_access(problem, plan);
 }
 

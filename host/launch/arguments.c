@@ -6,7 +6,7 @@
 #include "base/status.h"
 
 /* The same size on host and device, whatever the compiler. */
-_Static_assert(sizeof(forward_args) == 584, "forward_args has padding");
+_Static_assert(sizeof(forward_args) == 592, "forward_args has padding");
 
 tensor_layout wa_layout_of(const wa_problem *problem,
                            const wa_buffers *buffers, wa_tensor_id id)

@@ -25,6 +25,7 @@ static forward_args make_args(const wa_call *call)
     forward_args args = wa_forward_args(&call->problem, &call->buffers);
     args.row_blocks = plan->schedule.row_blocks;
     args.block_rows = plan->step[WA_STEP_FORWARD].block_rows;
+    args.idle_teams = plan->schedule.idle_teams;
     if (wa_allows_wide_access(&call->problem, &call->buffers, ids,
                               sizeof ids / sizeof *ids, plan->access_elements,
                               plan->access_bytes))

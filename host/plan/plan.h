@@ -78,6 +78,7 @@ typedef struct wa_schedule {
 
     /* The forward pass: work tiles, a block of rows each. */
     uint32_t work_tiles_per_group;
+    uint32_t idle_teams;            /* of a work-group, which have none */
     uint32_t work_tiles_per_launch; /* at most */
     /* Where work-groups iterate over windows (tier matrix): how many of them
      * share those of all row blocks of all heads. */

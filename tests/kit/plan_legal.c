@@ -312,14 +312,20 @@ static const char *broken_forward(const wa_problem *p, const wa_device *device,
                                        p->queries, step->block_keys, p->keys);
     REQUIRE(!define_of(step->defines, "BIAS_CACHE") ||
             p->bias != WINATTN_BIAS_NONE || p->mask != MASK_NONE);
-    REQUIRE(s->work_tiles_per_group == windows);
+    REQUIRE(s->work_tiles_per_group >= 1);
+    REQUIRE(s->work_tiles_per_group + s->idle_teams == windows);
+    /* teams are idle only if the others have a window at most */
+    REQUIRE(s->idle_teams == 0 ||
+            (uint64_t)s->row_blocks * p->heads * p->windows <=
+                (uint64_t)s->work_tiles_per_group * device->compute_units ||
+            device->compute_units == 0);
     REQUIRE(s->groups >= 1);
     REQUIRE(s->groups < 65536 || s->groups == s->row_blocks * p->heads);
     REQUIRE(device->address_bits != 32 ||
             (uint64_t)s->groups * step->work_group <= UINT32_MAX);
     /* every round of a launch but the last gives each team a window */
     REQUIRE(s->windows_per_launch >= 1);
-    REQUIRE(s->windows_per_launch % windows == 0);
+    REQUIRE(s->windows_per_launch % s->work_tiles_per_group == 0);
     return broken;
 }
 
