@@ -35,8 +35,8 @@ INLINE void add_chunk(float *x, __global const storage *from)
 /* ---- Norms ---- */
 
 /* What a work-item knows of its row: each of ROW_ITEMS has every so many-th
- * chunk. Distances from the row's first number add up with little loss, as
- * that is at most sqrt(in) deviations from the mean. */
+ * chunk. Distances from the mean of the row's first chunk add up with little
+ * loss, where the row's mean is large and where a number is far from it. */
 typedef struct row_part {
     float first, sum, square;
 } row_part;
@@ -56,7 +56,9 @@ INLINE void count_stage(row_part *part, __local const storage_bits *stage,
     float x[CHUNK];
     if (k == 0) {
         load_chunk_of(x, stage, row, 0);
-        part->first = x[0];
+        part->first = 0.0f;
+        UNROLL_FOR (int j = 0; j < CHUNK; j++)
+            part->first += x[j] / CHUNK;
     }
     UNROLL_FOR (int i = 0; i < ROW_CHUNKS; i += ROW_ITEMS) {
         const int chunk = i + item % ROW_ITEMS;
@@ -110,7 +112,7 @@ INLINE float2 join_parts(__local const float4 *parts, const linear_args *args)
     UNROLL_FOR (int i = 1; i < ROW_ITEMS; i++)
         all.yz += parts[i].yz;
     const float off = all.y / (float)args->in;
-    const float square = FMA(-all.y, off, all.z);
+    const float square = fmax(FMA(-all.y, off, all.z), 0.0f);
     const float factor = 1.0f / sqrt(square / (float)args->in + args->eps);
     return (float2)(factor, -(all.x + off) * factor);
 }

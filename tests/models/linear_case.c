@@ -44,6 +44,7 @@ static double draw_x(const linear_case *c, double level, double x)
 {
     switch (c->data) {
     case DATA_CONSTANT_ROWS:
+    case DATA_OUTLIERS:
         return level;
     case DATA_OFFSET:
     case DATA_MEAN:
@@ -100,6 +101,8 @@ static matrix drawn(linear_run *run, unsigned rows, unsigned columns,
         for (unsigned i = 0; i < stride; i++)
             values[r * stride + i] =
                 i < columns ? draw(c, level, uniform(run)) : (double)NAN;
+        if (draw == draw_x && c->data == DATA_OUTLIERS)
+            values[r * stride] *= 100;
     }
     m.t = tensor_of(kind_of(c->dtype), values, rows * stride, c->spread);
     return m;

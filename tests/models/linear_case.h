@@ -11,6 +11,7 @@
 typedef enum linear_data {
     DATA_ORDINARY,
     DATA_CONSTANT_ROWS, /* each row of x has one number, some large */
+    DATA_OUTLIERS,      /* ... but the first, which is far larger */
     DATA_OFFSET,        /* rows of x have a mean far from 0 */
     DATA_MEAN,          /* ... and what the mean lacks adds up in y */
     DATA_POSITIVE,      /* nothing cancels */

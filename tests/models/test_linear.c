@@ -84,6 +84,7 @@ static const linear_case with_norms[] =
         {20, 33, 51, NORM_FOUND | BIAS, .spread = 3, .eps = 0.5f},
         {40, 192, 64, NORM_FOUND | BIAS, .data = DATA_OFFSET},
         {9, 700, 24, NORM_FOUND, .spread = 8},
+        {9, 768, 24, NORM_FOUND, .data = DATA_OUTLIERS},
         {21, 5, 8, NORM_FOUND | BIAS, .eps = 1e-3f},
 };
 #define WITH_NORMS (sizeof with_norms / sizeof *with_norms)
