@@ -25,9 +25,7 @@
 #define LAZY_MAX (VOTES && !REUSES_MAX && (STREAMING || SUBTILES > 1))
 #define FOLDS_MAX (REUSES_MAX && HAS_REGISTER_BIAS_CACHE)
 /* What is added to scores is known before a subtile, where there are several.
- * A single one subtracts its softmax_max with care: grids have no registers
- * for more.
- */
+ * A single one that folds none subtracts its softmax_max with care. */
 #define QUICK_SHIFTS (!FOLDS_MAX && SUBTILES > 1)
 /* What weights may be: in fp16 no more than it holds, and where all of a row
  * have less, the largest may have lost precision. The other types hold more,
