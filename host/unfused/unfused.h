@@ -10,9 +10,9 @@
  *     linear layer                           x +=
  *     linear layer, GELU, linear layer       x +=
  *
- * with norms where the generation has them; between stages gather, norm and
- * linear layer; in the end norm, mean and linear layer. Linear layers and
- * norms are the model's own, the two products of attention are tiles in local
+ * with norms where the generation has them; in the end norm, mean and linear
+ * layer. Patches and mergers are the model's own launches, linear layers and
+ * norms its kernels; the two products of attention are tiles in local
  * memory and registers, without a matrix unit. Biases of all positions and
  * masks of all windows are there before the call. */
 #ifndef UNFUSED_H
