@@ -128,7 +128,8 @@ void oracle_forward(const oracle_problem *p, double *o, double *o_size,
                 x_size += s[j] * fabs(v);
             }
             const bool nothing = top == -INFINITY;
-            o[i * p->dim + c] = nothing ? 0 : x / sum;
+            /* weights of 0, which no NaN among the values passes by */
+            o[i * p->dim + c] = nothing ? x : x / sum;
             o_size[i * p->dim + c] = nothing ? 0 : x_size / sum;
         }
     }
