@@ -35,10 +35,10 @@ INLINE void add_chunk(float *x, __global const storage *from)
 /* ---- Norms ---- */
 
 /* What a work-item knows of its row: each of ROW_ITEMS has every so many-th
- * chunk. Distances from the mean of the row's first chunk add up with little
- * loss, where the row's mean is large and where a number is far from it. */
+ * chunk. Distances from the origin, the mean of the row's first chunk, add up
+ * with little loss, where means are large and where there are outliers. */
 typedef struct row_part {
-    float first, sum, square;
+    float origin, sum, square;
 } row_part;
 
 INLINE void load_chunk_of(float *x, __local const storage_bits *stage, int row,
@@ -56,9 +56,9 @@ INLINE void count_stage(row_part *part, __local const storage_bits *stage,
     float x[CHUNK];
     if (k == 0) {
         load_chunk_of(x, stage, row, 0);
-        part->first = 0.0f;
+        part->origin = 0.0f;
         UNROLL_FOR (int j = 0; j < CHUNK; j++)
-            part->first += x[j] / CHUNK;
+            part->origin += x[j] / CHUNK;
     }
     UNROLL_FOR (int i = 0; i < ROW_CHUNKS; i += ROW_ITEMS) {
         const int chunk = i + item % ROW_ITEMS;
@@ -67,7 +67,7 @@ INLINE void count_stage(row_part *part, __local const storage_bits *stage,
             continue;
         load_chunk_of(x, stage, row, chunk);
         UNROLL_FOR (int j = 0; j < CHUNK; j++) {
-            const float d = at + j < in ? x[j] - part->first : 0.0f;
+            const float d = at + j < in ? x[j] - part->origin : 0.0f;
             part->sum += d;
             part->square = FMA(d, d, part->square);
         }
@@ -271,7 +271,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
         }
     }
     if (FINDS_STATISTICS)
-        row_parts[item] = (float4)(part.first, part.sum, part.square, 0.0f);
+        row_parts[item] = (float4)(part.origin, part.sum, part.square, 0.0f);
     AWAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE); /* the ring was read */
     finish_wave(sums, (__local float *)places, item / WAVE, first_row,
