@@ -78,7 +78,7 @@ static const struct form {
     {"sub", run_sub, RULE_PLAIN, 3, HALVES, false},
     {"mul", run_multiply, RULE_PLAIN, 3, HALVES, false},
     {"mad", run_multiply_add, RULE_PLAIN, 4, 0, false},
-    {"fma", run_fuse, RULE_PLAIN, 4, 0, false},
+    {"fma", run_fuse, RULE_PLAIN, 4, HALVES | SHORT_FLOATS, false},
     {"div", run_divide, RULE_PLAIN, 3, 0, false},
     {"rem", run_remainder, RULE_PLAIN, 3, 0, false},
     {"min", run_minimum, RULE_PLAIN, 3, PAIRS | HALVES, false},

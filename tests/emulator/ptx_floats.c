@@ -60,15 +60,38 @@ void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes,
     }
 }
 
+/* a b + c, of numbers of 16 bits: rounded once, as double has room for all of
+ * it but what is far below the result. */
+static uint16_t fused_short(bool is_half, uint64_t a, uint64_t b, uint64_t c)
+{
+    if (is_half)
+        return ptx_to_half(fma((double)ptx_half((uint16_t)a),
+                               (double)ptx_half((uint16_t)b),
+                               (double)ptx_half((uint16_t)c)));
+    return ptx_to_bf16(fma((double)float_of(a << 16),
+                           (double)float_of(b << 16),
+                           (double)float_of(c << 16)));
+}
+
+static uint64_t fused(const ptx_instruction *i, uint64_t a, uint64_t b,
+                      uint64_t c)
+{
+    const bool is_half = i->width.type == TYPE_HALVES;
+    if (is_half || i->width.type == TYPE_BF16S)
+        return fused_short(is_half, a & 0xffff, b & 0xffff, c & 0xffff) |
+               (uint64_t)fused_short(is_half, a >> 16, b >> 16, c >> 16) << 16;
+    return bits_of(
+        flushed(i, fmaf(flushed(i, float_of(a)), flushed(i, float_of(b)),
+                        flushed(i, float_of(c)))));
+}
+
 void run_fuse(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     uint64_t *to = lanes_of(wave, i, 0);
     const uint64_t *a = lanes_of(wave, i, 1), *b = lanes_of(wave, i, 2);
     const uint64_t *c = lanes_of(wave, i, 3);
     LANE_FOR (lanes)
-        to[lane] = bits_of(flushed(i, fmaf(flushed(i, float_of(a[lane])),
-                                           flushed(i, float_of(b[lane])),
-                                           flushed(i, float_of(c[lane])))));
+        to[lane] = fused(i, a[lane], b[lane], c[lane]);
 }
 
 bool ptx_holds(const ptx_instruction *i, uint64_t a, uint64_t b)
