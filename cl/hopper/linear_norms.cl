@@ -15,30 +15,17 @@ INLINE void set_norm(row_pair *rows, const int row, const layer *l, float mean,
 {
     rows->factor[row] =
         1.0f / sqrt(square * (1.0f / (NORMALISES ? BLOCK_COLUMNS : ROW_SIZE)) +
-                    l->norm->eps);
+                    l->args->eps);
     rows->shift[row] = -mean * rows->factor[row];
 }
 
-/* Statistics of x: means and squares of blocks of columns of the layer before
- * are joined (Chan, Golub and LeVeque 1979). */
+/* Statistics of x, as the layer before gives them. */
 INLINE void load_statistics(row_pair *rows, const layer *l, uint row)
 {
-    const uint width = l->norm->x_part;
-    const uint parts = (ROW_SIZE - 1) / width + 1;
     UNROLL_FOR (int i = 0; i < 2; i++) {
-        __global const float2 *from =
-            l->x_statistics +
-            (ulong)min(row + 8 * i, (uint)l->args->rows - 1) * parts;
-        float mean = 0.0f, square = 0.0f;
-        NO_UNROLL_FOR (uint part = 0; part < parts; part++) {
-            const float before = (float)(part * width);
-            const float own = (float)min(width, ROW_SIZE - part * width);
-            const float share = own / (before + own);
-            const float d = from[part].x - mean;
-            mean = FMA(d, share, mean);
-            square += FMA(d * d, before * share, from[part].y);
-        }
-        set_norm(rows, i, l, mean, square);
+        const float2 own =
+            l->x_statistics[min(row + 8 * i, (uint)l->args->rows - 1)];
+        set_norm(rows, i, l, own.x, own.y);
     }
 }
 
@@ -83,13 +70,11 @@ INLINE void count_pair(row_pair *rows, const int row, float2 y, int exists,
     }
 }
 
-/* Lanes of a quad have as many results each. */
-INLINE void store_statistics(const row_pair *rows, const layer *l, uint block,
-                             uint row, uint lane)
+/* A block has whole rows; lanes of a quad have as many results each. */
+INLINE void store_statistics(const row_pair *rows, const layer *l, uint row,
+                             uint lane)
 {
-    const uint column = first_column_of(l, block);
-    const float count =
-        (float)(min(l->args->out - column, (uint)BLOCK_COLUMNS) / 4);
+    const float count = (float)(l->args->out / 4);
     UNROLL_FOR (int i = 0; i < 2; i++) {
         const float off = rows->total[i] / count;
         float mean = rows->first[i] + off, n = 0.5f * count;
@@ -102,7 +87,6 @@ INLINE void store_statistics(const row_pair *rows, const layer *l, uint block,
             n *= 2.0f;
         }
         if (lane % 4 == 0 && row + 8 * i < l->args->rows)
-            l->y_statistics[(ulong)(row + 8 * i) * l->column_blocks +
-                            block % l->column_blocks] = (float2)(mean, square);
+            l->y_statistics[row + 8 * i] = (float2)(mean, square);
     }
 }

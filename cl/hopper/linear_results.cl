@@ -153,5 +153,5 @@ INLINE void finish_block(float *sums, const layer *l, uint block, uint stage,
         p.column += PANEL_CHANNELS;
     }
     if (GIVES_STATISTICS)
-        store_statistics(&rows, l, block, row, p.lane);
+        store_statistics(&rows, l, row, p.lane);
 }

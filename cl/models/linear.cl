@@ -79,7 +79,7 @@ typedef struct linear_result {
     const linear_args *args;
     __global const storage *bias, *residual;
     __global storage *y;
-    __local const float4 *row_parts; /* FINDS_STATISTICS */
+    __local const float2 *row_parts; /* FINDS_STATISTICS */
     ulong first_row;                 /* of the block */
 } linear_result;
 

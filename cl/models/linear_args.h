@@ -19,15 +19,13 @@ typedef struct linear_args {
     arg_u32 x_stride, weight_stride, residual_stride, y_stride;
     arg_u32 in, out;
     arg_u32 flags;
-    arg_f32 eps; /* FINDS_STATISTICS */
+    arg_f32 eps; /* of a norm beside the layer */
 } linear_args;
 
 /* linear_wgmma: norms beside the layer. */
 typedef struct linear_norm_args {
     arg_u64 weight, bias;
     arg_u64 x_statistics, y_statistics; /* in pairs of fp32 */
-    arg_u32 x_part;                     /* numbers of x that a pair is of */
-    arg_f32 eps;
 } linear_norm_args;
 
 /* mlp_wgmma: the hidden layer. */

@@ -9,7 +9,9 @@
 #define PITCH ROW_PITCH(STAGE_DIMS)
 #define X_SIZE WHOLE_LINES(BLOCK_ROWS *PITCH)
 #define W_SIZE WHOLE_LINES(BLOCK_COLUMNS *PITCH)
-#define STAGE_SIZE (X_SIZE + W_SIZE)
+/* and the norm's weights */
+#define SCALE_SIZE (FINDS_STATISTICS ? WHOLE_LINES(PITCH) : 0)
+#define STAGE_SIZE (X_SIZE + W_SIZE + SCALE_SIZE)
 
 /* Tiles of a wave. */
 #define ROW_TILES (BLOCK_ROWS / ROW_WAVES / TILE_M)
@@ -23,8 +25,8 @@
 #define OUT_BYTES (ROW_WAVES * COLUMN_WAVES * DIM_WAVES * OUT_FLOATS * 4)
 /* Where rows are normalised, work-items share one. */
 #define ROW_ITEMS (GROUP < BLOCK_ROWS ? 1 : GROUP / BLOCK_ROWS)
-#define NORM_BYTES (FINDS_STATISTICS ? 16 * GROUP : 0)
-#define ROW_PARTS_AT ((LINEAR_BYTES - NORM_BYTES) / 16)
+#define NORM_BYTES (FINDS_STATISTICS ? 8 * GROUP + 4 * BLOCK_ROWS : 0)
+#define ROW_PARTS_AT ((LINEAR_BYTES - NORM_BYTES) / 8)
 #define LINEAR_BYTES                                                          \
     ((RING_BYTES > OUT_BYTES ? RING_BYTES : OUT_BYTES) + NORM_BYTES)
 

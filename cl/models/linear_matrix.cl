@@ -8,11 +8,10 @@
  * Where a call has few tiles, DIM_WAVES waves share one: each multiplies some
  * of a stage's numbers, and their sums are added up in the end.
  *
- * FINDS_STATISTICS: rows of x are normalised on the way, as linear_wgmma.cl
- * explains, by what work-items find of them in each stage. No residual. */
+ * FINDS_STATISTICS: rows of x are normalised on the way (row_origin.cl), by
+ * what work-items find of them in each stage. `bias` has pairs of s and b' in
+ * fp32, and `residual`, which there is none of, the norm's weights. */
 #include "models/linear_waves.cl"
-
-REQUIRE(FINDS_STATISTICS)
 
 /* A sum that left, of all waves that share it. */
 INLINE float sum_at(__local const float *from)
@@ -35,37 +34,41 @@ INLINE void add_chunk(float *x, __global const storage *from)
 /* ---- Norms ---- */
 
 /* What a work-item knows of its row: each of ROW_ITEMS has every so many-th
- * chunk. Distances from the origin, the mean of the row's first chunk, add up
- * with little loss, where means are large and where there are outliers. */
+ * chunk, and adds up distances from the origin. */
 typedef struct row_part {
     float origin, sum, square;
 } row_part;
 
-INLINE void load_chunk_of(float *x, __local const storage_bits *stage, int row,
-                          int chunk)
+/* All work-items call it, on the first stage: each finds the origin of the row
+ * that it counts, and gets those of its wave's rows. */
+INLINE float find_origins(query_tile *origins, __local uint *found,
+                          __local const storage_bits *stage,
+                          const wave_place *at, const wave *w)
 {
-    unpack_chunk(
-        x, *(__local const uint4 *)(stage + swizzled_offset(row, chunk * CHUNK,
-                                                            PITCH)));
+    const int row = (int)get_local_id(0) / ROW_ITEMS;
+    const uint origin = origin_of(
+        *(__local const uint4 *)(stage + swizzled_offset(row, 0, PITCH)));
+    if (get_local_id(0) % ROW_ITEMS == 0)
+        found[row] = origin;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    load_origins(origins, found, at->row, w);
+    return number_of((storage_bits)origin);
 }
 
 INLINE void count_stage(row_part *part, __local const storage_bits *stage,
-                        uint k, uint in, int item)
+                        uint k, uint in)
 {
-    const int row = item / ROW_ITEMS;
+    const int item = (int)get_local_id(0), row = item / ROW_ITEMS;
     float x[CHUNK];
-    if (k == 0) {
-        load_chunk_of(x, stage, row, 0);
-        part->origin = 0.0f;
-        UNROLL_FOR (int j = 0; j < CHUNK; j++)
-            part->origin += x[j] / CHUNK;
-    }
     UNROLL_FOR (int i = 0; i < ROW_CHUNKS; i += ROW_ITEMS) {
         const int chunk = i + item % ROW_ITEMS;
         const uint at = k + chunk * CHUNK;
         if (chunk >= ROW_CHUNKS || at >= in)
             continue;
-        load_chunk_of(x, stage, row, chunk);
+        unpack_chunk(
+            x,
+            *(__local const uint4 *)(stage + swizzled_offset(
+                                                 row, chunk * CHUNK, PITCH)));
         UNROLL_FOR (int j = 0; j < CHUNK; j++) {
             const float d = at + j < in ? x[j] - part->origin : 0.0f;
             part->sum += d;
@@ -78,16 +81,17 @@ INLINE void count_stage(row_part *part, __local const storage_bits *stage,
  * the unit adds, it rounds to zero, which many small numbers show (Ootomo and
  * Yokota 2022, section 3). */
 INLINE void add_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
-                      __local const storage_bits *stage, const wave_place *at,
+                      __local const storage_bits *stage,
+                      const query_tile *origins, const wave_place *at,
                       const wave *w)
 {
     float parts[ROW_TILES][COLUMN_TILES][ACC_PER_LANE];
     if (!SPLITS_FP32) {
-        multiply_stage(sums, stage, stage + X_SIZE, at, w);
+        multiply_stage(sums, stage, stage + X_SIZE, origins, at, w);
         return;
     }
     clear_sums(parts);
-    multiply_stage(parts, stage, stage + X_SIZE, at, w);
+    multiply_stage(parts, stage, stage + X_SIZE, origins, at, w);
     UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
         UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
@@ -97,24 +101,24 @@ INLINE void add_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
 /* A stage of numbers k and on is multiplied, and counted. */
 INLINE void take_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
                        __local const storage_bits *stage, const wave_place *at,
-                       row_part *part, uint k, uint in, int item,
-                       const wave *w)
+                       const query_tile *origins, row_part *part, uint k,
+                       uint in, const wave *w)
 {
-    add_stage(sums, stage, at, w);
+    add_stage(sums, stage, origins, at, w);
     if (FINDS_STATISTICS)
-        count_stage(part, stage, k, in, item);
+        count_stage(part, stage, k, in);
 }
 
-/* norm(x) of a row, whose parts are given, is x times .x and .y added. */
-INLINE float2 join_parts(__local const float4 *parts, const linear_args *args)
+/* Joins a row's parts, to its factor f and f (o - m). */
+INLINE float2 join_parts(__local const float2 *parts, const linear_args *args)
 {
-    float4 all = parts[0];
+    float2 all = parts[0];
     UNROLL_FOR (int i = 1; i < ROW_ITEMS; i++)
-        all.yz += parts[i].yz;
-    const float off = all.y / (float)args->in;
-    const float square = fmax(FMA(-all.y, off, all.z), 0.0f);
+        all += parts[i];
+    const float off = all.x / (float)args->in;
+    const float square = fmax(FMA(-all.x, off, all.y), 0.0f);
     const float factor = 1.0f / sqrt(square / (float)args->in + args->eps);
-    return (float2)(factor, -(all.x + off) * factor);
+    return (float2)(factor, -off * factor);
 }
 
 /* Sums of x W^T become those of norm(x) W^T, with the bias. */
@@ -215,6 +219,28 @@ INLINE void finish_wave(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
     }
 }
 
+/* Chunks that a work-item holds of a stage. */
+#define HELD (X_TURNS + W_TURNS + TURNS(1))
+
+/* Numbers k and on of a stage come: of x, of W, and the norm's weights. */
+INLINE void fetch_stage(__local storage_bits *to, uint4 *held, const source *x,
+                        const source *w, const source *scale, uint k, uint in,
+                        int item)
+{
+    fetch_chunks(to, held, x, BLOCK_ROWS, k, in, item);
+    fetch_chunks(to + X_SIZE, held + X_TURNS, w, BLOCK_COLUMNS, k, in, item);
+    if (FINDS_STATISTICS)
+        fetch_chunks(to + X_SIZE + W_SIZE, held + X_TURNS + W_TURNS, scale, 1,
+                     k, in, item);
+}
+INLINE void keep_stage(__local storage_bits *to, const uint4 *held, int item)
+{
+    keep_chunks(to, held, BLOCK_ROWS, item);
+    keep_chunks(to + X_SIZE, held + X_TURNS, BLOCK_COLUMNS, item);
+    if (FINDS_STATISTICS)
+        keep_chunks(to + X_SIZE + W_SIZE, held + X_TURNS + W_TURNS, 1, item);
+}
+
 LINEAR_KERNEL(GROUP)
 WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
 {
@@ -233,16 +259,19 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     const uint stages = (args.in + STAGE_DIMS - 1) / STAGE_DIMS;
     const wave_place at = place_of(item / WAVE);
     START_TENSORS
-    __local float4 *row_parts = (__local float4 *)places + ROW_PARTS_AT;
+    __local float2 *row_parts = (__local float2 *)places + ROW_PARTS_AT;
+    __local uint *origins_of = (__local uint *)(row_parts + GROUP);
     const linear_result result = {&args, bias,      residual,
                                   y,     row_parts, first_row};
-    source from_x, from_w;
+    source from_x, from_w, from_scale;
     set_source(&from_x, x, first_row, args.rows, args.x_stride, BLOCK_ROWS,
                args.flags & LINEAR_WIDE_X);
     set_source(&from_w, weight, first_column, args.out, args.weight_stride,
                BLOCK_COLUMNS, args.flags & LINEAR_WIDE_WEIGHT);
+    set_source(&from_scale, residual, 0, 1, 0, 1, args.flags & LINEAR_WIDE_X);
 
     float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE];
+    query_tile origins[ROW_TILES];
     row_part part = {0.0f, 0.0f, 0.0f};
     clear_sums(sums);
     /* Stages that come before the first is computed from: then one in each
@@ -251,27 +280,25 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
         const uint next = (uint)(s + AHEAD);
         const uint k = next * STAGE_DIMS;
         __local storage_bits *to = ring + next % STAGES * STAGE_SIZE;
-        uint4 held_x[X_TURNS], held_w[W_TURNS]; /* unless copies go there */
+        uint4 held[HELD]; /* unless copies go there */
         if (s >= 0) {
             AWAIT_COPIES(AHEAD - 1);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        if (next < stages) {
-            fetch_chunks(to, held_x, &from_x, BLOCK_ROWS, k, args.in, item);
-            fetch_chunks(to + X_SIZE, held_w, &from_w, BLOCK_COLUMNS, k,
-                         args.in, item);
-        }
+        if (next < stages)
+            fetch_stage(to, held, &from_x, &from_w, &from_scale, k, args.in,
+                        item);
         END_COPIES();
+        if (FINDS_STATISTICS && s == 0)
+            part.origin = find_origins(origins, origins_of, ring, &at, w);
         if (s >= 0)
-            take_stage(sums, ring + (uint)s % STAGES * STAGE_SIZE, &at, &part,
-                       (uint)s * STAGE_DIMS, args.in, item, w);
-        if (!ASYNC_COPIES && next < stages) {
-            keep_chunks(to, held_x, BLOCK_ROWS, item);
-            keep_chunks(to + X_SIZE, held_w, BLOCK_COLUMNS, item);
-        }
+            take_stage(sums, ring + (uint)s % STAGES * STAGE_SIZE, &at,
+                       origins, &part, (uint)s * STAGE_DIMS, args.in, w);
+        if (!ASYNC_COPIES && next < stages)
+            keep_stage(to, held, item);
     }
     if (FINDS_STATISTICS)
-        row_parts[item] = (float4)(part.origin, part.sum, part.square, 0.0f);
+        row_parts[item] = (float2)(part.sum, part.square);
     AWAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE); /* the ring was read */
     finish_wave(sums, (__local float *)places, item / WAVE, first_row,

@@ -269,7 +269,7 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
             clear_sums(sums);
         if (stage >= 0)
             multiply_stage(sums, ring + number % STAGES * X_SIZE,
-                           kept + stage * W_SIZE, &own.at, w);
+                           kept + stage * W_SIZE, 0, &own.at, w);
         if (stage == WEIGHT_STAGES - 1) {
             finish_block(sums, block++, row, &own, w);
             row += own.step;

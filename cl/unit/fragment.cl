@@ -36,6 +36,8 @@
  *   SWIZZLES_ROWS rows in local memory follow each other without a gap, and
  *                 tiles of them start with a line of 128 bytes; chunk c of
  *                 row r is c ^ row_swizzle(r, elements of a row)
+ *   SCALED_PAIR(x, origin, scale) (x - origin) scale, of two numbers in a word
+ *                 each, which are rounded twice at most
  *   SUM_OF_WAVE(x, scratch, w) where lanes add up what they have without
  *                 local memory
  *   SUMS_BY_PRODUCT  rows of weights are summed by one more product, with ones

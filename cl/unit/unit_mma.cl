@@ -145,6 +145,18 @@ INLINE uint times_pair(uint x, uint y)
 #define TIMES_PAIR(x, y) times_pair(x, y)
 #endif
 
+INLINE uint scaled_pair(uint x, uint origin, uint scale)
+{
+    uint y;
+    __asm__("{.reg .b32 d; fma.rn." MMA_TYPE "x2 d, %1, %2, %3;"
+            "fma.rn." MMA_TYPE "x2 %0, d, %4, %5;}"
+            : "=r"(y)
+            : "r"(x), "r"(DTYPE == 1 ? 0x3c003c00u : 0x3f803f80u),
+              "r"(origin ^ 0x80008000u), "r"(scale), "r"(0x80008000u));
+    return y;
+}
+#define SCALED_PAIR(x, origin, scale) scaled_pair(x, origin, scale)
+
 INLINE uint to_tf32(float x)
 {
     uint bits;

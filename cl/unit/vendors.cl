@@ -133,6 +133,13 @@ INLINE void copy_4(__local void *to, __global const void *from, int exists)
 }
 #endif
 
+#define SCALED_NUMBER(x, origin, scale)                                       \
+    ((number_of((ushort)(x)) - number_of((ushort)(origin))) *                 \
+     number_of((ushort)(scale)))
+#define SCALED_PAIR(x, origin, scale)                                         \
+    PACK(SCALED_NUMBER(x, origin, scale),                                     \
+         SCALED_NUMBER((x) >> 16, (origin) >> 16, (scale) >> 16))
+
 #define TEAM_SYNC(team) barrier(CLK_LOCAL_MEM_FENCE)
 #define TEAMS_SYNC_TOGETHER (WINDOWS_PER_GROUP > 1)
 

@@ -82,13 +82,11 @@ typedef struct layer_norms {
     bool one_launch;
 } layer_norms;
 
-/* Norms before layers, best first: statistics handed on, in calls of many
- * rows; found, in those of few, and by an mlp in one launch; norms of their
- * own. */
+/* Norms before layers, best first: in calls of many rows statistics that the
+ * mlp before hands on, where it is one launch; found, in calls of few rows,
+ * and by an mlp in one launch; norms of their own. */
 static const layer_norms pre_norm[] = {
     {WA_TAKES_STATISTICS, 0, WA_FINDS_STATISTICS, WA_GIVES_STATISTICS, true},
-    {WA_TAKES_STATISTICS, WA_GIVES_STATISTICS, WA_TAKES_STATISTICS,
-     WA_GIVES_STATISTICS, false},
     {WA_FINDS_STATISTICS, 0, WA_FINDS_STATISTICS, 0, true},
     {WA_FINDS_STATISTICS, 0, WA_FINDS_STATISTICS, 0, false},
     {0, 0, 0, 0, false}};
@@ -208,13 +206,7 @@ static winattn_status make_rows(winattn_block_plan *plan, wa_row_job job,
 
 uint64_t wa_block_statistics(const winattn_block_plan *plan)
 {
-    const uint32_t c = plan->desc.channels;
-    const uint32_t fc2 = wa_block_part_of(plan->fc2);
-    const uint32_t proj =
-        !plan->fc1 ? fc2 : wa_block_part_of(plan->attention.proj);
-    return plan->hands_on ? plan->attention.rows * WA_STATISTICS_BYTES *
-                                wa_linear_blocks(c, proj < fc2 ? proj : fc2)
-                          : 0;
+    return plan->hands_on ? plan->attention.rows * WA_STATISTICS_BYTES : 0;
 }
 
 static winattn_status lay_out(winattn_block_plan *plan)
@@ -304,16 +296,17 @@ uint64_t wa_block_workspace(const winattn_block_plan *plan)
     return plan->workspace;
 }
 
-bool wa_block_folds(const winattn_block_plan *plan) { return plan->folds; }
+wa_norms_in wa_block_norms_in(const winattn_block_plan *plan)
+{
+    return !plan->folds ? WA_NORMS_ALONE
+           : plan->fc1  ? WA_NORMS_IN_LAYERS
+                        : WA_NORMS_IN_WEIGHTS;
+}
 
 bool wa_blocks_match(const winattn_block_plan *a, const winattn_block_plan *b)
 {
     return a->folds == b->folds && a->hands_on == b->hands_on &&
-           !a->fc1 == !b->fc1 &&
-           (!a->hands_on ||
-            (wa_block_part_of(a->attention.proj) ==
-                 wa_block_part_of(b->attention.proj) &&
-             wa_block_part_of(a->fc2) == wa_block_part_of(b->fc2)));
+           !a->fc1 == !b->fc1;
 }
 
 winattn_status
@@ -351,9 +344,8 @@ winattn_status winattn_block_plan_describe(const winattn_block_plan *plan,
     if (plan->folds)
         wa_append(all, sizeof all, "norms: in qkv and %s, of statistics %s\n",
                   plan->fc1 ? "fc1" : "mlp",
-                  !plan->hands_on ? "of their own"
-                  : plan->fc1     ? "from proj and fc2"
-                                  : "from the mlp before, and of its own");
+                  plan->hands_on ? "from the mlp before, and of its own"
+                                 : "of their own");
     if (wa_block_has_norms(plan->fc2) && !plan->folds)
         wa_append(all, sizeof all, "norm of the mlp: in fc2\n");
     if (wa_block_has_norms(plan->attention.proj) && !plan->folds)

@@ -17,8 +17,9 @@ struct winattn_block_plan {
     winattn_linear_plan *fc1, *fc2;    /* no fc1: fc2 is the whole mlp */
     char two_launches[WA_REASON_SIZE]; /* why there is; "": as expected */
     wa_row_plan norm;                  /* before or after, both of a block */
-    /* Norms before layers are in qkv and fc1, which find statistics of rows,
-     * or take those that proj and fc2 give, but for the first block's. */
+    /* Norms before layers are in qkv and fc1, which find statistics of rows;
+     * or qkv takes those that an mlp in one launch hands on, but for the first
+     * block's. */
     bool folds, hands_on;
     wa_row_plan statistics;
     uint64_t map_bytes;
@@ -30,12 +31,6 @@ struct winattn_block_plan {
 static inline bool wa_block_has_norms(const winattn_linear_plan *layer)
 {
     return layer->problem.norms != 0;
-}
-
-/* Columns that a row's statistics from this layer are of. */
-static inline uint32_t wa_block_part_of(const winattn_linear_plan *layer)
-{
-    return layer->layout.kernel[WA_LINEAR_MANY].shape.block_columns;
 }
 
 #endif

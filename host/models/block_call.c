@@ -113,7 +113,6 @@ static winattn_status append_folded(const winattn_block_plan *plan,
     const winattn_block_weights *w = &call->weights;
     const wa_linear_norms gives = {.y_statistics = fold->statistics};
     wa_linear_norms takes = {.x_statistics = fold->statistics,
-                             .x_part = wa_block_part_of(plan->fc2),
                              .eps = plan->desc.eps};
     wa_attention_call attention = attention_call(w, p);
     wa_layer_call fc1 =
@@ -125,15 +124,15 @@ static winattn_status append_folded(const winattn_block_plan *plan,
                                   .from = call->x,
                                   .to = fold->statistics};
         WA_TRY(wa_row_append(&plan->statistics, &rows, chain));
-        takes.x_part = plan->desc.channels;
     }
     attention.x = attention.residual = call->x;
     attention.y = fc2.residual = call->y;
     attention.qkv_terms = fold->qkv_terms;
+    takes.x_scale = w->norm1_weight;
     attention.qkv_norms = takes;
-    attention.proj_norms = fc2.norms = gives;
+    fc2.norms = gives;
     WA_TRY(wa_attention_append(&plan->attention, &attention, chain));
-    takes.x_part = wa_block_part_of(plan->attention.proj);
+    takes.x_scale = w->norm2_weight;
     fc1.norms = takes;
     return append_mlp(plan, &fc1, &fc2, chain);
 }

@@ -141,7 +141,7 @@ static winattn_status call_first(const void *data, cl_mem zeros, cl_mem out,
     const winattn_linear_plan *plan = data;
     const wa_linear_norms norms = {.x_statistics.buffer = zeros,
                                    .y_statistics = {out, row_bytes(plan)},
-                                   .x_part = plan->problem.in,
+                                   .x_scale.buffer = zeros,
                                    .hidden_weight.buffer = zeros,
                                    .hidden_bias.buffer = zeros};
     const winattn_linear call = {.struct_size = sizeof call,

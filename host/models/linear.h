@@ -38,13 +38,14 @@ uint64_t wa_linear_workspace(const winattn_linear_plan *plan, uint64_t rows);
 uint64_t wa_linear_bytes(const winattn_linear_plan *plan, uint64_t rows);
 
 /* What a layer with norms beside it has besides: statistics are pairs of fp32,
- * mean and squared distances from it, of each row and, of x, x_part numbers in
- * it, of y the columns of a block. With x's, `bias` has pairs of fp32: the sum
- * of a row of W, and the bias. NORMALISES: norm_weight and norm_bias. */
+ * mean and squared distances from it, of each row. Where x is normalised on
+ * the way, `bias` has pairs of fp32: the sum of a row of W times the norm's
+ * weights, and the bias with what the norm's adds. FINDS_STATISTICS: x_scale
+ * are the weights; else, and with a hidden layer, W has them in it.
+ * NORMALISES: norm_weight and norm_bias. */
 #define WA_STATISTICS_BYTES 8u
 typedef struct wa_linear_norms {
-    winattn_tensor x_statistics, y_statistics;
-    uint32_t x_part;
+    winattn_tensor x_statistics, y_statistics, x_scale;
     float eps;
     /* with a hidden layer: `bias` is the second one's, so that hidden_bias
      * has the pairs */

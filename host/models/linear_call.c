@@ -171,7 +171,7 @@ winattn_status wa_linear_check(const winattn_linear_plan *plan,
 
 /* The same size on host and device, whatever the compiler. */
 _Static_assert(sizeof(linear_args) == 88, "linear_args has padding");
-_Static_assert(sizeof(linear_norm_args) == 40, "linear_norm_args has padding");
+_Static_assert(sizeof(linear_norm_args) == 32, "linear_norm_args has padding");
 _Static_assert(sizeof(mlp_args) == 24, "mlp_args has padding");
 
 /* Work-groups of a launch: their work-items have numbers of 32 bits. */
@@ -190,6 +190,12 @@ static bool is_wide(const wa_linear_problem *problem, const winattn_tensor *at,
     const uint32_t vector = vector_of(problem);
     return wa_is_aligned(at, start, 16) && stride % vector == 0 &&
            columns % vector == 0;
+}
+
+/* Does a call have x_scale? */
+static bool scales_x(const wa_linear_problem *p)
+{
+    return !p->hidden && (p->norms & WA_FINDS_STATISTICS);
 }
 
 static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
@@ -211,6 +217,8 @@ static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
          is_wide(p, &l->norm_bias, start, 0, vector));
     const bool hidden_is_wide =
         !p->hidden || is_wide(p, &n->hidden_bias, start, 0, vector);
+    if (scales_x(p) && !is_wide(p, &n->x_scale, start, 0, vector))
+        return flags & LINEAR_WIDE_WEIGHT;
     if (norms_are_wide && hidden_is_wide &&
         is_wide(p, &l->y, start, l->y_stride, vector) &&
         (!p->has_bias || is_wide(p, &l->bias, start, 0, vector)) &&
@@ -336,9 +344,7 @@ static winattn_status set_norms(const winattn_linear_plan *plan,
         .weight = l->norm_weight.offset / size,
         .bias = l->norm_bias.offset / size,
         .x_statistics = norms->x_statistics.offset / WA_STATISTICS_BYTES,
-        .y_statistics = norms->y_statistics.offset / WA_STATISTICS_BYTES,
-        .x_part = norms->x_part,
-        .eps = norms->eps};
+        .y_statistics = norms->y_statistics.offset / WA_STATISTICS_BYTES};
     WA_TRY(wa_set_arg(kernel, 6, sizeof args, &args));
     for (cl_uint i = 0; i < 4; i++)
         WA_TRY(wa_set_arg(kernel, i + 7, sizeof(cl_mem),
@@ -374,6 +380,8 @@ static winattn_status append_all(const winattn_linear_plan *plan,
     winattn_linear l = *given;
     if (p->layer_norm)
         WA_TRY(append_norm(plan, &l, chain));
+    if (scales_x(p))
+        l.residual = norms->x_scale; /* whose argument nothing else has */
     const cl_mem buffers[] = {l.x.buffer, l.weight.buffer, l.bias.buffer,
                               l.residual.buffer, l.y.buffer};
     for (cl_uint i = 0; i < sizeof buffers / sizeof *buffers; i++)

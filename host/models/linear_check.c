@@ -14,7 +14,6 @@
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
-#define X_PART 64u
 #define EPS 1e-5f
 
 /* A small layer of all that the plan's has but a norm in a launch before. */
@@ -65,7 +64,7 @@ static void shrink(comparison *c)
     c->bias = c->hidden_weight + (size_t)p->hidden * p->in;
     c->hidden_bias = c->bias + p->out;
     c->norm_weight = c->hidden_bias + p->hidden;
-    c->norm_bias = c->norm_weight + p->out;
+    c->norm_bias = c->norm_weight + MAX(p->in, p->out);
     c->y = c->norm_bias + p->out;
     c->residual = 0; /* a hidden layer's results are added to x */
     if (!p->hidden) {
@@ -75,32 +74,42 @@ static void shrink(comparison *c)
     c->hidden_y = c->y + (size_t)c->rows * p->out;
     c->end = c->hidden_y + (size_t)c->rows * p->hidden;
     c->x_statistics = MAX(p->out, p->hidden);
-    c->y_statistics =
-        c->x_statistics + c->rows * wa_linear_blocks(p->in, X_PART);
-    c->pairs_end =
-        c->y_statistics + c->rows * wa_linear_blocks(p->out, s->block_columns);
+    c->y_statistics = c->x_statistics + c->rows;
+    c->pairs_end = c->y_statistics + c->rows;
 }
 
-/* Statistics are of each row and `part` numbers in it. */
-static void find_statistics(const comparison *c, const uint16_t *from,
-                            uint32_t columns, uint32_t part, float *to)
+static void find_statistics(const comparison *c, const uint16_t *x,
+                            uint32_t columns, float *to)
 {
     const bool is_fp16 = c->plan.problem.dtype == WINATTN_FP16;
-    for (size_t row = 0; row < c->rows; row++)
-        for (uint32_t first = 0; first < columns; first += part) {
-            const uint32_t left = columns - first;
-            const uint32_t count = left < part ? left : part;
-            const uint16_t *x = from + row * columns + first;
-            float mean = 0, square = 0;
-            for (uint32_t i = 0; i < count; i++)
-                mean += wa_half_value(is_fp16, x[i]) / (float)count;
-            for (uint32_t i = 0; i < count; i++) {
-                const float d = wa_half_value(is_fp16, x[i]) - mean;
-                square += d * d;
-            }
-            *to++ = mean;
-            *to++ = square;
+    for (size_t row = 0; row < c->rows; row++, x += columns) {
+        float mean = 0, square = 0;
+        for (uint32_t i = 0; i < columns; i++)
+            mean += wa_half_value(is_fp16, x[i]) / (float)columns;
+        for (uint32_t i = 0; i < columns; i++) {
+            const float d = wa_half_value(is_fp16, x[i]) - mean;
+            square += d * d;
         }
+        *to++ = mean;
+        *to++ = square;
+    }
+}
+
+/* A layer with the norm's weights in its own; so rows' sums are those of what
+ * it has. */
+static void set_folded(const comparison *c)
+{
+    const wa_linear_problem *p = &c->plan.problem;
+    const bool is_fp16 = p->dtype == WINATTN_FP16;
+    const uint16_t *weight =
+        c->numbers + 1 + (p->hidden ? c->hidden_weight : c->weight);
+    for (size_t i = c->norm_weight; i < c->norm_bias; i++)
+        c->numbers[1 + i] = wa_half_of(is_fp16, 1);
+    for (size_t j = 0; j < (p->hidden ? p->hidden : p->out); j++) {
+        c->pairs[2 * j] = 0;
+        for (uint32_t i = 0; i < p->in; i++)
+            c->pairs[2 * j] += wa_half_value(is_fp16, *weight++);
+    }
 }
 
 /* Sums are about 2. What no kernel writes is no number. */
@@ -124,8 +133,9 @@ static winattn_status make_numbers(comparison *c)
                            (i >= c->weight && i < c->bias ? small : 0.125f));
     for (size_t i = 0; i < 2 * c->x_statistics; i++)
         c->pairs[i] = (float)wa_pick_check_number(&random) * 0.125f;
-    find_statistics(c, c->numbers + 1, p->in, X_PART,
-                    c->pairs + 2 * c->x_statistics);
+    if (has_norms(c, WA_TAKES_STATISTICS | WA_FINDS_STATISTICS))
+        set_folded(c);
+    find_statistics(c, c->numbers + 1, p->in, c->pairs + 2 * c->x_statistics);
     return WINATTN_SUCCESS;
 }
 
@@ -175,9 +185,13 @@ static winattn_status append(const comparison *c, bool is_right, size_t spread,
                              const cl_mem *of, wa_kernel_chain *chain)
 {
     const wa_linear_problem *p = &c->plan.problem;
-    wa_linear_norms norms = {
-        PAIRS(c->x_statistics),   PAIRS(c->y_statistics), X_PART, EPS,
-        TENSOR(c->hidden_weight), TENSOR(c->hidden_bias), p->in};
+    wa_linear_norms norms = {PAIRS(c->x_statistics),
+                             PAIRS(c->y_statistics),
+                             TENSOR(c->norm_weight),
+                             EPS,
+                             TENSOR(c->hidden_weight),
+                             TENSOR(c->hidden_bias),
+                             p->in};
     winattn_linear call = {.rows = c->rows,
                            .x_stride = p->in,
                            .weight_stride = p->hidden ? p->hidden : p->in,
@@ -248,8 +262,7 @@ static winattn_status compare_statistics(const comparison *c,
     const wa_tensor all = {.element_size = sizeof *is,
                            .span = 2 * (c->pairs_end - c->y_statistics)};
     float *right = is + all.span;
-    find_statistics(c, y, c->plan.problem.out,
-                    c->plan.layout.kernel[c->id].shape.block_columns, right);
+    find_statistics(c, y, c->plan.problem.out, right);
     return wa_compare_check_numbers(&all, c->plan.problem.dtype, WA_LSE,
                                     "statistics by wgmma", is, right);
 }

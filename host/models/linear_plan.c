@@ -262,9 +262,8 @@ static void append_shape(const wa_linear_problem *problem, winattn_tier tier,
         append(kernel, WA_OPTION(DIM_WAVES), s->dim_waves);
         if (wa_linear_splits(problem))
             append(kernel, WA_OPTION(SPLITS_FP32), 1);
-        if (!s->keeps_weight)
-            append(kernel, WA_OPTION(FINDS_STATISTICS), norms != 0);
-        else
+        append(kernel, WA_OPTION(FINDS_STATISTICS), norms != 0);
+        if (s->keeps_weight)
             append(kernel, WA_OPTION(WEIGHT_STAGES),
                    (uint32_t)wa_linear_blocks(in, s->stage_dims));
         break;

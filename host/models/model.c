@@ -279,7 +279,7 @@ winattn_status winattn_model_create(cl_context context, cl_device_id device,
     *result = NULL;
     winattn_model *model = calloc(1, sizeof *model);
     WA_TRY_MEMORY(model);
-    bool folds[WA_SWIN_STAGES] = {false};
+    wa_norms_in norms[WA_SWIN_STAGES] = {WA_NORMS_ALONE};
     winattn_status status = read_desc(desc, weights, model);
     WA_THEN(status, set_shapes(model));
     WA_THEN(status, wa_session_acquire(context, device, &model->session));
@@ -287,10 +287,10 @@ winattn_status winattn_model_create(cl_context context, cl_device_id device,
         status = wa_fail_memory();
     WA_THEN(status, make_plans(model));
     for (uint32_t i = 0; i < WA_SWIN_STAGES; i++)
-        folds[i] =
-            model->stages[i].plain && wa_block_folds(model->stages[i].plain);
+        if (model->stages[i].plain)
+            norms[i] = wa_block_norms_in(model->stages[i].plain);
     WA_THEN(status, wa_model_weights_make(model->session, weights, desc->dtype,
-                                          folds, &model->weights));
+                                          norms, &model->weights));
     if (status != WINATTN_SUCCESS) {
         winattn_model_destroy(model);
         return status;

@@ -7,8 +7,18 @@
 #include "models/rows.h"
 #include "models/swin_weights.h"
 
-/* What layers have that norms are folded into: of each row of W its sum, and
- * the bias with what the norm's bias adds to it, in pairs of fp32. */
+/* Where blocks have the norms before their layers: in launches of their own;
+ * in layers, of rows on the way; or in layers whose weights have the norms',
+ * as an mlp in one launch takes them. */
+typedef enum wa_norms_in {
+    WA_NORMS_ALONE,
+    WA_NORMS_IN_LAYERS,
+    WA_NORMS_IN_WEIGHTS
+} wa_norms_in;
+
+/* What layers have that norms are in: of each row of W its sum, times the
+ * norm's weights, and the bias with what the norm's bias adds to it, in pairs
+ * of fp32. */
 typedef struct wa_block_fold {
     winattn_tensor qkv_terms, fc1_terms;
     bool is_first;             /* nobody before it knows the statistics of x */
@@ -65,11 +75,11 @@ struct winattn_model {
 };
 
 /* Rounds to the model's dtype and uploads; released also after a failure.
- * folds: in which stages norms are folded into layers */
+ * norms: of each stage's blocks */
 winattn_status wa_model_weights_make(wa_session *session,
                                      const winattn_swin_weights *from,
                                      winattn_dtype dtype,
-                                     const bool folds[WA_SWIN_STAGES],
+                                     const wa_norms_in norms[WA_SWIN_STAGES],
                                      wa_model_weights *weights);
 void wa_model_weights_release(wa_model_weights *weights);
 
@@ -106,11 +116,11 @@ winattn_term_dtype wa_model_table_dtype(const wa_swin_config *config,
 
 /* Makes a plan as winattn_block_plan_create does. folds: norms before layers
  * are to be in these, if they can, with weights that the caller has folded:
- * see wa_block_folds. */
+ * see wa_block_norms_in. */
 winattn_status wa_block_plan_make(cl_context context, cl_device_id device,
                                   const winattn_block_desc *desc, bool folds,
                                   winattn_block_plan **plan);
-bool wa_block_folds(const winattn_block_plan *plan);
+wa_norms_in wa_block_norms_in(const winattn_block_plan *plan);
 /* Can one block go on with what the other found of the map's rows? */
 bool wa_blocks_match(const winattn_block_plan *a, const winattn_block_plan *b);
 

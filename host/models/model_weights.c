@@ -33,11 +33,13 @@ typedef struct upload {
 typedef struct part {
     wa_session *session;
     winattn_dtype dtype;
+    const wa_norms_in *norms; /* of each stage */
+    bool in_weights;          /* the block's layers have norms' weights */
     wa_model_weights *w;
     upload all[WA_BLOCK_TENSORS + FOLDED];
     size_t count;
     wa_block_fold *fold;     /* of a block whose norms are in its layers */
-    float *made[2 * FOLDED]; /* numbers that were made for the part */
+    float *made[3 * FOLDED]; /* numbers that were made for the part */
 } part;
 
 static winattn_dtype type_of(const part *p, const upload *u)
@@ -53,36 +55,52 @@ static float as_stored(winattn_dtype dtype, float x)
                : wa_half_value(is_fp16, wa_half_of(is_fp16, x));
 }
 
-/* norm(x) W^T + b = f (x V^T - m s) + b', of rows x with mean m and factor f:
- * V is W times the norm's weights, s the sums of its rows as they are stored,
- * so that the mean cancels, and b' has what the norm's bias adds. Tensor
- * `norm` and those behind it, `layer` and those behind it: weights, bias. */
-static winattn_status fold_norm(part *p, int norm, int layer, int made,
+/* A power of two that no norm's weight is above. */
+static float largest_scale(const float *scale, size_t count)
+{
+    float most = 1;
+    for (size_t i = 0; i < count; i++)
+        while (most < fabsf(scale[i]) && isfinite(scale[i]))
+            most *= 2;
+    return most;
+}
+
+/* A layer's norm, of its rows on the way (cl/models/row_origin.cl): its
+ * weights become at most 1, for x times these to be in range, and W larger in
+ * turn; or W has all of them, which rounds it once more. `norm` and those
+ * behind it, `layer` and those behind it: weights, bias. */
+static winattn_status fold_norm(part *p, int norm, int layer, float **made,
                                 winattn_tensor *terms_at)
 {
     const float *scale = p->all[norm].from, *shift = p->all[norm + 1].from;
     const float *weight = p->all[layer].from, *bias = p->all[layer + 1].from;
     const size_t in = (size_t)p->all[norm].count;
     const size_t out = (size_t)p->all[layer + 1].count;
-    float *folded = p->made[made] = calloc(in * out, sizeof *folded);
-    float *terms = p->made[made + 1] = calloc(2 * out, sizeof *terms);
-    if (!folded || !terms)
+    const float most = largest_scale(scale, in);
+    float *folded = made[0] = calloc(in * out, sizeof *folded);
+    float *terms = made[1] = calloc(2 * out, sizeof *terms);
+    float *left = made[2] = calloc(in, sizeof *left);
+    if (!folded || !terms || !left)
         return wa_fail_memory();
+    for (size_t k = 0; k < in; k++)
+        left[k] = p->in_weights ? 1 : as_stored(p->dtype, scale[k] / most);
     for (size_t o = 0; o < out; o++) {
         double sum = 0, added = bias[o];
         for (size_t i = o * in, k = 0; k < in; i++, k++) {
-            folded[i] = as_stored(p->dtype, weight[i] * scale[k]);
-            if (isinf(folded[i]) && isfinite(weight[i]) && isfinite(scale[k]))
+            const float factor = p->in_weights ? scale[k] : most;
+            folded[i] = as_stored(p->dtype, weight[i] * factor);
+            if (isinf(folded[i]) && isfinite(weight[i]) && isfinite(factor))
                 return WA_UNSUPPORTED(
-                    "a norm's weight times a layer's, %g, is more than fp16 "
-                    "has: take bf16, or another tier than matrix",
-                    (double)weight[i] * scale[k]);
-            sum += folded[i];
+                    "with the norm before it a layer has a weight %g, more "
+                    "than fp16 has: take bf16, or another tier than matrix",
+                    (double)weight[i] * factor);
+            sum += (double)folded[i] * left[k];
             added += (double)weight[i] * shift[k];
         }
         terms[2 * o] = (float)sum;
         terms[2 * o + 1] = (float)added;
     }
+    p->all[norm].from = left;
     p->all[layer].from = folded;
     p->all[p->count++] = (upload){terms, 2 * out, true, terms_at};
     return WINATTN_SUCCESS;
@@ -92,10 +110,10 @@ static winattn_status fold_norms(part *p)
 {
     if (!p->fold)
         return WINATTN_SUCCESS;
-    WA_TRY(fold_norm(p, WA_BLOCK_NORM1_WEIGHT, WA_BLOCK_QKV_WEIGHT, 0,
+    WA_TRY(fold_norm(p, WA_BLOCK_NORM1_WEIGHT, WA_BLOCK_QKV_WEIGHT, p->made,
                      &p->fold->qkv_terms));
-    return fold_norm(p, WA_BLOCK_NORM2_WEIGHT, WA_BLOCK_FC1_WEIGHT, 2,
-                     &p->fold->fc1_terms);
+    return fold_norm(p, WA_BLOCK_NORM2_WEIGHT, WA_BLOCK_FC1_WEIGHT,
+                     p->made + 3, &p->fold->fc1_terms);
 }
 
 static void drop_made(part *p)
@@ -176,6 +194,7 @@ static winattn_status add(void *data, const wa_swin_tensor *t,
     if (t->index == 0) {
         wa_block_fold *folds = p->w->stages[t->stage].folds;
         WA_TRY(send(p));
+        p->in_weights = p->norms[t->stage] == WA_NORMS_IN_WEIGHTS;
         p->fold = t->group == WA_SWIN_BLOCK && folds ? &folds[t->block] : NULL;
     }
     p->all[p->count++] =
@@ -186,11 +205,11 @@ static winattn_status add(void *data, const wa_swin_tensor *t,
 winattn_status wa_model_weights_make(wa_session *session,
                                      const winattn_swin_weights *from,
                                      winattn_dtype dtype,
-                                     const bool folds[WA_SWIN_STAGES],
+                                     const wa_norms_in norms[WA_SWIN_STAGES],
                                      wa_model_weights *w)
 {
     const wa_swin_config *config = &from->config;
-    part p = {.session = session, .dtype = dtype, .w = w};
+    part p = {.session = session, .dtype = dtype, .norms = norms, .w = w};
     memset(w, 0, sizeof *w);
     w->most = 2; /* what comes before stages and after them */
     for (uint32_t i = 0; i < config->stages; i++)
@@ -201,7 +220,7 @@ winattn_status wa_model_weights_make(wa_session *session,
         w->stages[i].blocks =
             calloc(config->depths[i], sizeof *w->stages[i].blocks);
         WA_TRY_MEMORY(w->stages[i].blocks);
-        if (!folds[i])
+        if (norms[i] == WA_NORMS_ALONE)
             continue;
         w->stages[i].folds =
             calloc(config->depths[i], sizeof *w->stages[i].folds);

@@ -20,7 +20,6 @@ typedef struct linear_run {
     unsigned random;
     matrix x, weight, bias, norm_weight, norm_bias, residual, y;
     matrix hidden_weight, hidden_bias; /* of no rows where there is none */
-    unsigned y_part; /* columns that statistics of y are of */
     model_tensor terms, x_statistics, y_statistics;
 } linear_run;
 
@@ -143,58 +142,70 @@ static void make_run(linear_run *run, const linear_case *c)
     put_tensors_in_odd_memory(false);
 }
 
-/* Mean, and squared distances from it, of numbers first to end of a row. */
-static void find_part(const matrix *m, unsigned row, unsigned first,
-                      unsigned end, double *found)
+/* The mean of a row, and squared distances from it. */
+static void find_statistics(const matrix *m, unsigned row, double *found)
 {
     found[0] = found[1] = 0;
-    for (unsigned i = first; i < end; i++)
-        found[0] += at(m, row, i) / (end - first);
-    for (unsigned i = first; i < end; i++)
+    for (unsigned i = 0; i < m->columns; i++)
+        found[0] += at(m, row, i) / m->columns;
+    for (unsigned i = 0; i < m->columns; i++)
         found[1] += pow(at(m, row, i) - found[0], 2);
+}
+
+/* Is x scaled by the norm's weights on the way? Else W has these in it. */
+static bool scales_x(const linear_case *c)
+{
+    return linear_has(c, NORM_FOUND) && !c->hidden;
 }
 
 /* What a layer gets from the one before, and from who has W. */
 static void make_norms(linear_run *run)
 {
     const linear_case *c = run->c;
-    const unsigned part = c->x_part ? c->x_part : c->in;
-    const unsigned parts = (c->in - 1) / part + 1;
-    const size_t given = (size_t)c->rows * parts * 2;
-    const size_t made = (size_t)c->rows * ((c->out - 1) / run->y_part + 1) * 2;
+    const size_t count = (size_t)c->rows * 2;
     const matrix *weight = c->hidden ? &run->hidden_weight : &run->weight;
     const matrix *bias = c->hidden ? &run->hidden_bias : &run->bias;
     double *terms = numbers((size_t)weight->rows * 2);
-    double *of_x = numbers(given);
+    double *of_x = numbers(count);
     for (unsigned o = 0; o < weight->rows; o++) {
         terms[2 * o + 1] = linear_has(c, BIAS) ? at(bias, 0, o) : 0;
-        for (unsigned i = 0; i < c->in; i++)
-            terms[2 * o] += at(weight, o, i);
+        for (unsigned i = 0; i < c->in; i++) {
+            const double scale = scales_x(c) ? at(&run->norm_weight, 0, i) : 1;
+            const double shift = scales_x(c) ? at(&run->norm_bias, 0, i) : 0;
+            terms[2 * o] += scale * at(weight, o, i);
+            terms[2 * o + 1] += shift * at(weight, o, i);
+        }
     }
-    for (unsigned i = 0; i < c->rows * parts; i++) {
-        const unsigned first = i % parts * part;
-        find_part(&run->x, i / parts, first,
-                  first + part < c->in ? first + part : c->in, of_x + 2 * i);
-    }
+    for (unsigned r = 0; r < c->rows; r++)
+        find_statistics(&run->x, r, of_x + 2 * r);
     run->terms = tensor_of(KIND_FP32, terms, (size_t)weight->rows * 2, 4);
-    run->x_statistics = tensor_of(KIND_FP32, of_x, given, 2);
-    run->y_statistics = tensor_empty(KIND_FP32, made, 2);
+    run->x_statistics = tensor_of(KIND_FP32, of_x, count, 2);
+    run->y_statistics = tensor_empty(KIND_FP32, count, 2);
 }
 
 /* ---- The truth ---- */
 
 static double exact_gelu(double x) { return x / 2 * erfc(-x / sqrt(2)); }
 
-/* The norm's weights on the way are in W. */
+static double promised(const linear_case *c)
+{
+    if (c->dtype == WINATTN_FP32)
+        return c->allow_tf32 ? 2e-3 : 5e-6;
+    return c->dtype == WINATTN_FP16 ? 5e-4 : 4e-3;
+}
+
 static double norm_of(const linear_run *run, double x, unsigned i)
 {
-    return linear_has(run->c, NORM_ON_THE_WAY)
+    return linear_has(run->c, NORM_ON_THE_WAY) && !scales_x(run->c)
                ? x
                : x * at(&run->norm_weight, 0, i) + at(&run->norm_bias, 0, i);
 }
 
-/* norm(x) of a row, and what its mean's rounding may be: a term of each. */
-static double find_row(const linear_run *run, unsigned r, double *row)
+/* norm(x) of a row; what its mean's rounding may be, a term of each; and on
+ * the way how much more its numbers' may be than norm(x)'s, as they are not
+ * less their mean where that is near to 0 (cl/models/row_origin.cl). */
+static double find_row(const linear_run *run, unsigned r, double *row,
+                       double *rounding)
 {
     const linear_case *c = run->c;
     double mean = 0, variance = 0;
@@ -210,6 +221,7 @@ static double find_row(const linear_run *run, unsigned r, double *row)
         row[i] = has_norm
                      ? norm_of(run, (at(&run->x, r, i) - mean) * factor, i)
                      : at(&run->x, r, i);
+    *rounding = scales_x(c) ? fmin(fabs(mean) * factor, 3) * promised(c) : 0;
     return has_norm ? ldexp(fabs(mean) * factor, -22) : 0;
 }
 
@@ -244,13 +256,6 @@ static void find_result(const linear_run *run, const double *row,
     }
 }
 
-static double promised(const linear_case *c)
-{
-    if (c->dtype == WINATTN_FP32)
-        return c->allow_tf32 ? 2e-3 : 5e-6;
-    return c->dtype == WINATTN_FP16 ? 5e-4 : 4e-3;
-}
-
 /* Sums of a row, with their terms, become what the norm of them is. */
 static void normalise_sums(const linear_run *run, double *sums, double *terms)
 {
@@ -273,22 +278,27 @@ static void check_row(const linear_run *run, unsigned r, double *row,
                       const double *got, const double *rest)
 {
     const linear_case *c = run->c;
-    const double shift = find_row(run, r, row);
+    double rounding;
+    const double shift = find_row(run, r, row, &rounding);
     double error = 0, size = 0, all = 0, moved = 0;
     double *wants = numbers(c->out), *terms_of = numbers(c->out);
     find_result(run, row, wants, terms_of);
     if (linear_has(c, NORM_OF_SUMS))
         normalise_sums(run, wants, terms_of);
     for (unsigned o = 0; o < c->out; o++) {
-        double sum = 0;
+        double sum = 0, square = 0;
         const double want = wants[o] + rest[o];
         const double terms = terms_of[o] + fabs(rest[o]);
-        for (unsigned i = 0; i < c->in && shift > 0 && !c->hidden; i++)
-            sum += fabs(at(&run->norm_weight, 0, i) * at(&run->weight, o, i));
+        for (unsigned i = 0; i < c->in && shift > 0 && !c->hidden; i++) {
+            const double weight =
+                at(&run->norm_weight, 0, i) * at(&run->weight, o, i);
+            sum += fabs(weight);
+            square += weight * weight;
+        }
         error += pow(got[o] - want, 2);
         size += want * want;
         all += terms * terms;
-        moved += sum * sum * shift * shift;
+        moved += sum * sum * shift * shift + square * rounding * rounding;
     }
     const double most =
         promised(c) * fmax(sqrt(size), sqrt(all) / 10) + sqrt(moved);
@@ -300,20 +310,15 @@ static void check_row(const linear_run *run, unsigned r, double *row,
 /* Statistics are those of y as it is stored. */
 static void check_statistics(linear_run *run, const matrix *y)
 {
-    const unsigned out = run->c->out, part = run->y_part;
-    const unsigned parts = (out - 1) / part + 1;
     tensor_read(&run->y_statistics);
-    for (unsigned i = 0; i < run->c->rows * parts; i++) {
-        const unsigned first = i % parts * part;
-        const unsigned end = first + part < out ? first + part : out;
-        const double *got = run->y_statistics.value + 2 * (size_t)i;
+    for (unsigned r = 0; r < run->c->rows; r++) {
+        const double *got = run->y_statistics.value + 2 * (size_t)r;
         double want[2];
-        find_part(y, i / parts, first, end, want);
+        find_statistics(y, r, want);
         if (!(fabs(got[0] - want[0]) <= 1e-5 * (fabs(want[0]) + 1)) ||
             !(fabs(got[1] - want[1]) <= 1e-4 * want[1] + 1e-6))
-            fail_msg("row %u, columns from %u: mean %g, not %g, squares %g, "
-                     "not %g",
-                     i / parts, first, got[0], want[0], got[1], want[1]);
+            fail_msg("row %u: mean %g, not %g, squares %g, not %g", r, got[0],
+                     want[0], got[1], want[1]);
     }
 }
 
@@ -424,11 +429,11 @@ static void enqueue_norms(const winattn_linear_plan *plan, linear_run *run,
 {
     const linear_case *c = run->c;
     wa_kernel_chain chain;
-    wa_linear_norms norms = {.x_part = c->x_part ? c->x_part : c->in,
-                             .eps = c->eps};
+    wa_linear_norms norms = {.eps = c->eps};
     make_norms(run);
     norms.x_statistics = run->x_statistics.at;
     norms.y_statistics = run->y_statistics.at;
+    norms.x_scale = run->norm_weight.t.at;
     winattn_linear own = *call;
     if (c->hidden) {
         norms.hidden_weight = run->hidden_weight.t.at;
@@ -469,7 +474,6 @@ void run_linear(const linear_case *c, const wa_linear_shape *shape)
     check_plan(plan, c, workspace);
     make_run(&run, c);
     const winattn_linear call = call_of(&run, workspace);
-    run.y_part = shape ? shape->block_columns : c->out;
     if (norms_of(c) || c->hidden)
         enqueue_norms(plan, &run, &call);
     else

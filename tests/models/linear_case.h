@@ -40,7 +40,6 @@ typedef struct linear_case {
     unsigned spread; /* elements between rows, and in front of tensors */
     linear_data data;
     float eps;
-    unsigned x_part; /* NORM_ON_THE_WAY: numbers that statistics are of */
     unsigned hidden; /* numbers of a hidden layer, or 0; then x is added */
     winattn_dtype dtype;
     bool allow_tf32;

@@ -60,14 +60,9 @@ static const linear_case table[] = {
 static const linear_case with_norms[] =
     {
         {200, 96, 288, NORM_ON_THE_WAY | BIAS, .eps = 1e-5f},
-        {131, 192, 72, NORM_ON_THE_WAY | BIAS | GELU, .x_part = 80,
-         .spread = 8},
-        {70, 64, 96, NORM_ON_THE_WAY | BIAS, .data = DATA_OFFSET,
-         .x_part = 48},
+        {131, 192, 72, NORM_ON_THE_WAY | BIAS | GELU, .spread = 8},
+        {70, 64, 96, NORM_ON_THE_WAY | BIAS, .data = DATA_OFFSET},
         {33, 64, 40, NORM_ON_THE_WAY | BIAS, .eps = 0.5f, .spread = 3},
-        {200, 96, 96, STATISTICS | BIAS | IN_PLACE, .spread = 0},
-        {131, 64, 200, STATISTICS | BIAS | RESIDUAL, .spread = 8},
-        {90, 32, 104, STATISTICS, .data = DATA_POSITIVE},
         {150, 96, 96, NORM_OF_SUMS | BIAS | IN_PLACE | ODD_NORM, .eps = 1e-5f},
         {64, 64, 64, NORM_OF_SUMS | BIAS | RESIDUAL, .eps = 1e-5f},
         {75, 48, 192, NORM_OF_SUMS | BIAS | RESIDUAL, .eps = 1e-5f,

@@ -95,7 +95,7 @@ static void check(wa_device *told, cl_uint generation, winattn_dtype dtype)
     told->compute_units = 1;
     compare(&p, &want,
             generation == 1
-                ? (places){"of statistics from proj and fc2",
+                ? (places){"of statistics from the mlp before, and of its own",
                            "patch norm: in patch"}
                 : (places){"norm of the mlp: in fc2",
                            "stage0 merger norm: in stage0 merger"});
@@ -126,8 +126,8 @@ static void check_large(void)
     assert_status(winattn_model_create(device.context, device.id, &desc,
                                        p.weights, &model),
                   WINATTN_UNSUPPORTED_PROBLEM,
-                  "a norm's weight times a layer's, 90000, is more than fp16 "
-                  "has: take bf16, or another tier than matrix");
+                  "with the norm before it a layer has a weight 153600, more "
+                  "than fp16 has: take bf16, or another tier than matrix");
     winattn_swin_weights_destroy(p.weights);
     tensors_free();
 }
