@@ -16,6 +16,7 @@ enum {
     FLOATS = 4,       /* fp16, too */
     SHORT_FLOATS = 8, /* bf16 and TF32 */
     NO_INTEGERS = 16,
+    BF16_PAIRS = 64,
     KINDS = 32 /* the name must say which operation is meant */
 };
 
@@ -78,7 +79,7 @@ static const struct form {
     {"sub", run_sub, RULE_PLAIN, 3, HALVES, false},
     {"mul", run_multiply, RULE_PLAIN, 3, HALVES, false},
     {"mad", run_multiply_add, RULE_PLAIN, 4, 0, false},
-    {"fma", run_fuse, RULE_PLAIN, 4, HALVES | SHORT_FLOATS, false},
+    {"fma", run_fuse, RULE_PLAIN, 4, HALVES | BF16_PAIRS, false},
     {"div", run_divide, RULE_PLAIN, 3, 0, false},
     {"rem", run_remainder, RULE_PLAIN, 3, 0, false},
     {"min", run_minimum, RULE_PLAIN, 3, PAIRS | HALVES, false},
@@ -277,6 +278,7 @@ static bool type_is_known(const ptx_instruction *i, unsigned known)
     case TYPE_HALVES:
         return known & HALVES;
     case TYPE_BF16S:
+        return known & (SHORT_FLOATS | BF16_PAIRS);
     case TYPE_BF16:
     case TYPE_TF32:
         return known & SHORT_FLOATS;
@@ -290,8 +292,9 @@ static bool type_is_known(const ptx_instruction *i, unsigned known)
 /* Does it compute what all of the name asks for, and not something near? */
 static bool form_is_known(const ptx_instruction *i, const struct form *f)
 {
-    const bool is_float =
-        i->width.type == TYPE_FLOAT || i->width.type == TYPE_HALVES;
+    const bool is_float = i->width.type == TYPE_FLOAT ||
+                          i->width.type == TYPE_HALVES ||
+                          i->width.type == TYPE_BF16S;
     if (i->saturates || !type_is_known(i, f->types))
         return false;
     if (is_float && i->rounding > ROUND_NEAREST && i->run != run_convert)

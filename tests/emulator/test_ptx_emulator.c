@@ -183,6 +183,8 @@ static void refuses_other_forms(void **state)
         "add.sat.s32 %r10, %r10, %r10",
         "sub.u16x2 %r10, %r10, %r10",
         "fma.rz.f16x2 %r10, %r10, %r10, 0",
+        "fma.rz.bf16x2 %r10, %r10, %r10, 0",
+        "fma.rn.bf16 %r10, %r10, %r10, 0",
         "add.rz.f32 %f1, %f1, %f1",
         "mul.rn.f64 %rd5, %rd5, %rd5",
         "ex2.approx.f16 %r10, %r10",
