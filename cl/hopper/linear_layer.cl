@@ -32,7 +32,6 @@ REQUIRE(NORMALISES)
 /* What a work-group computes: tensors from their starts on. */
 typedef struct layer {
     const linear_args *args;
-    const linear_norm_args *norm;
     __global const storage *x, *weight, *bias, *residual;
     __global const storage *norm_weight, *norm_bias;
     __global const float2 *x_statistics;
@@ -92,7 +91,6 @@ INLINE uint parity_of(uint n) { return n / ROW_STAGES % 2; }
     START_TENSORS                                                             \
     const uint column_blocks = (args.out - 1) / BLOCK_COLUMNS + 1;            \
     const layer name = {.args = &args,                                        \
-                        .norm = &norm,                                        \
                         .norm_weight = norm_weight + norm.weight,             \
                         .norm_bias = norm_bias + norm.bias,                   \
                         .x_statistics = x_statistics + norm.x_statistics,     \

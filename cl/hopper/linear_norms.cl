@@ -56,7 +56,7 @@ INLINE void find_norms(float *sums, row_pair *rows, const layer *l, uint lane)
 }
 
 /* Two results of a row, as they are stored. */
-INLINE void count_pair(row_pair *rows, const int row, float2 y, int exists,
+INLINE void count_pair(row_pair *rows, const int row, float2 y,
                        const int is_first)
 {
     if (is_first) {
@@ -64,17 +64,15 @@ INLINE void count_pair(row_pair *rows, const int row, float2 y, int exists,
         rows->total[row] = rows->squares[row] = 0.0f;
     }
     y -= rows->first[row];
-    if (exists) {
-        rows->total[row] += y.x + y.y;
-        rows->squares[row] = FMA(y.x, y.x, FMA(y.y, y.y, rows->squares[row]));
-    }
+    rows->total[row] += y.x + y.y;
+    rows->squares[row] = FMA(y.x, y.x, FMA(y.y, y.y, rows->squares[row]));
 }
 
 /* A block has whole rows; lanes of a quad have as many results each. */
 INLINE void store_statistics(const row_pair *rows, const layer *l, uint row,
                              uint lane)
 {
-    const float count = (float)(l->args->out / 4);
+    const float count = BLOCK_COLUMNS / 4;
     UNROLL_FOR (int i = 0; i < 2; i++) {
         const float off = rows->total[i] / count;
         float mean = rows->first[i] + off, n = 0.5f * count;

@@ -64,7 +64,7 @@ INLINE void finish_16(const float *sums, const result_panel *p,
     if (HAS_RESIDUAL)
         LOAD_MATRICES(words, at, "");
     UNROLL_FOR (int i = 0; i < 4; i++) {
-        const int group = 2 * (int)c + i / 2, exists = 8 * group < p->columns;
+        const int group = 2 * (int)c + i / 2;
         float2 x = {sums[2 * i], sums[2 * i + 1]};
         float4 terms = 0.0f;
         if (TAKES_STATISTICS)
@@ -75,7 +75,7 @@ INLINE void finish_16(const float *sums, const result_panel *p,
             x += unpack(words[i]);
         words[i] = PACK(x.x, x.y);
         if (GIVES_STATISTICS)
-            count_pair(rows, i % 2, unpack(words[i]), exists,
+            count_pair(rows, i % 2, unpack(words[i]),
                        is_first && c == 0 && i < 2);
     }
     STORE_MATRICES(words, at);

@@ -20,8 +20,6 @@
  *                     norm's weights in it:
  *                     norm(x) W^T + b = f (x W^T - m s) + b', with s the sums
  *                     of W's rows; `bias` has pairs of s and b' in fp32
- *   GIVES_STATISTICS  of y for the next layer: mean and squared distances from
- *                     it, of each row and block of columns
  *   NORMALISES        y = [residual +] norm(x W^T + b): blocks have whole rows
  */
 #include "hopper/linear_panels.cl"

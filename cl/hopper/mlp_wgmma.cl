@@ -20,7 +20,8 @@
  *               results -> y -> x was read
  *
  * Norms are as in linear_wgmma.cl: before the layer, V has the norm's weights
- * in it, and hidden_bias pairs of fp32. */
+ * in it, and hidden_bias pairs of fp32. GIVES_STATISTICS: of each row of y
+ * mean and squared distances from it, for the next block. */
 #include "hopper/linear_panels.cl"
 #include "hopper/linear_results.cl"
 

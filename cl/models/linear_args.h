@@ -22,7 +22,7 @@ typedef struct linear_args {
     arg_f32 eps; /* of a norm beside the layer */
 } linear_args;
 
-/* linear_wgmma: norms beside the layer. */
+/* linear_wgmma, mlp_wgmma: norms beside the layer. */
 typedef struct linear_norm_args {
     arg_u64 weight, bias;
     arg_u64 x_statistics, y_statistics; /* in pairs of fp32 */

@@ -121,7 +121,7 @@ INLINE float2 join_parts(__local const float2 *parts, const linear_args *args)
     return (float2)(factor, -off * factor);
 }
 
-/* Sums of x W^T become those of norm(x) W^T, with the bias. */
+/* Sums of ((x - o) g) W^T become those of norm(x) W^T, with the bias. */
 INLINE void normalise_sums(float *x, const int count, ulong row, uint column,
                            const linear_result *to)
 {

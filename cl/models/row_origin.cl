@@ -9,9 +9,13 @@
  * each row's by itself, as a norm's results are; W is as it was given. Rows
  * whose mean is far from 0 lose nothing where their origin is not. */
 
-/* A row's origin, twice, of its first eight numbers: the one nearest to 0, if
- * they are all on one side of it, and none is eight times another; else 0. So
- * x - o is hardly ever rounded: numbers are near to the origin, or it is 0. */
+/* Origins are smaller, so that fp16 has x - o. */
+#define LARGE 0x7400u
+
+/* A row's origin, twice: the middle of its first eight numbers, where they are
+ * all on one side of 0, and none is eight times another; else 0. So x - o is
+ * no larger than x, and less where the mean is far from 0. Where the first
+ * eight are unlike the others, x is rounded as it is, or as it is stored. */
 INLINE uint origin_of(uint4 first)
 {
     const uint words[4] = {first.x, first.y, first.z, first.w};
@@ -25,7 +29,7 @@ INLINE uint origin_of(uint4 first)
     }
     const uint sign = (any | any >> 16) & 0x8000u;
     if (((all & all >> 16) & 0x8000u) != sign ||
-        most - least >= 3u * (EXPONENT & -EXPONENT))
+        most - least >= 3u * (EXPONENT & -EXPONENT) || most >= LARGE)
         return 0u;
-    return (least | sign) * 0x10001u;
+    return ((least + most) / 2u | sign) * 0x10001u;
 }

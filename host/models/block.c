@@ -298,9 +298,10 @@ uint64_t wa_block_workspace(const winattn_block_plan *plan)
 
 wa_norms_in wa_block_norms_in(const winattn_block_plan *plan)
 {
-    return !plan->folds ? WA_NORMS_ALONE
-           : plan->fc1  ? WA_NORMS_IN_LAYERS
-                        : WA_NORMS_IN_WEIGHTS;
+    return !plan->folds     ? WA_NORMS_ALONE
+           : plan->fc1      ? WA_NORMS_IN_LAYERS
+           : plan->hands_on ? WA_NORMS_IN_WEIGHTS
+                            : WA_NORMS_IN_MLP;
 }
 
 bool wa_blocks_match(const winattn_block_plan *a, const winattn_block_plan *b)

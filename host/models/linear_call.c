@@ -202,7 +202,8 @@ static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
                          const wa_linear_norms *n, uint64_t start)
 {
     uint32_t flags = 0;
-    if (is_wide(p, &l->x, start, l->x_stride, p->in))
+    if (is_wide(p, &l->x, start, l->x_stride, p->in) &&
+        (!scales_x(p) || is_wide(p, &n->x_scale, start, 0, vector_of(p))))
         flags |= LINEAR_WIDE_X;
     if (is_wide(p, &l->weight, start, l->weight_stride, p->in))
         flags |= LINEAR_WIDE_WEIGHT;
@@ -217,8 +218,6 @@ static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
          is_wide(p, &l->norm_bias, start, 0, vector));
     const bool hidden_is_wide =
         !p->hidden || is_wide(p, &n->hidden_bias, start, 0, vector);
-    if (scales_x(p) && !is_wide(p, &n->x_scale, start, 0, vector))
-        return flags & LINEAR_WIDE_WEIGHT;
     if (norms_are_wide && hidden_is_wide &&
         is_wide(p, &l->y, start, l->y_stride, vector) &&
         (!p->has_bias || is_wide(p, &l->bias, start, 0, vector)) &&

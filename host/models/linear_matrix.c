@@ -198,6 +198,8 @@ static const char *refuse_norms(const wa_linear_problem *problem,
                        problem->dtype == WINATTN_FP32
                    ? "no kernel of that shape normalises rows on the way"
                    : NULL;
+    if ((problem->norms & WA_GIVES_STATISTICS) && !problem->hidden)
+        return "only an mlp in one launch finds statistics of its results";
     return (problem->norms || problem->hidden) && !s->wgmma
                ? "norms and a hidden layer are beside layers by wgmma alone"
                : NULL;

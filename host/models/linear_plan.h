@@ -14,8 +14,8 @@
 /* What a layer does about norms beside it, in bits, of which a plan has those
  * of one line: x is normalised on the way, in calls of few rows
  * (cl/models/linear_matrix.cl); or of many (cl/hopper/linear_wgmma.cl), where
- * the layer before has found the statistics of its y; sums are normalised
- * before a residual is added. */
+ * statistics are known; an mlp in one launch finds those of its y; sums are
+ * normalised before a residual is added. */
 enum {
     WA_FINDS_STATISTICS = 1,
     WA_TAKES_STATISTICS = 2,

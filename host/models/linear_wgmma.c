@@ -129,8 +129,7 @@ const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
     if (s->block_columns > most)
         return "work-items have too few registers";
     WA_REFUSE(refuse_hidden(problem, s));
-    if ((problem->norms & (WA_NORMALISES | WA_GIVES_STATISTICS)) &&
-        s->block_columns != problem->out)
+    if ((problem->norms & WA_NORMALISES) && s->block_columns != problem->out)
         return "a block has no whole rows, which a norm needs";
     if (s->stages < (problem->hidden ? 1 : 2) || s->stages > MOST_STAGES ||
         s->keeps_weight > 1 || s->wgmma > 1)

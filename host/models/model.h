@@ -8,11 +8,12 @@
 #include "models/swin_weights.h"
 
 /* Where blocks have the norms before their layers: in launches of their own;
- * in layers, of rows on the way; or in layers whose weights have the norms',
- * as an mlp in one launch takes them. */
+ * in layers, of rows on the way; so but for the second one, which is in the
+ * weights of an mlp in one launch; or both in weights. */
 typedef enum wa_norms_in {
     WA_NORMS_ALONE,
     WA_NORMS_IN_LAYERS,
+    WA_NORMS_IN_MLP,
     WA_NORMS_IN_WEIGHTS
 } wa_norms_in;
 
@@ -130,8 +131,8 @@ uint64_t wa_block_statistics(const winattn_block_plan *plan);
 
 /* Appends the launches of a call whose tensors are known to be right. The plan
  * must not be used by another thread meanwhile. fold: of a plan that folds;
- * the call's qkv_weight and fc1_weight then have the norms' weights in them.
- */
+ * the call's norms and layers then have weights as wa_model_weights_make has
+ * them. */
 winattn_status wa_block_append(const winattn_block_plan *plan,
                                const winattn_block *call,
                                const wa_block_fold *fold,

@@ -33,8 +33,8 @@ typedef struct upload {
 typedef struct part {
     wa_session *session;
     winattn_dtype dtype;
-    const wa_norms_in *norms; /* of each stage */
-    bool in_weights;          /* the block's layers have norms' weights */
+    const wa_norms_in *all_norms; /* of each stage */
+    wa_norms_in norms;            /* of the block */
     wa_model_weights *w;
     upload all[WA_BLOCK_TENSORS + FOLDED];
     size_t count;
@@ -69,8 +69,8 @@ static float largest_scale(const float *scale, size_t count)
  * weights become at most 1, for x times these to be in range, and W larger in
  * turn; or W has all of them, which rounds it once more. `norm` and those
  * behind it, `layer` and those behind it: weights, bias. */
-static winattn_status fold_norm(part *p, int norm, int layer, float **made,
-                                winattn_tensor *terms_at)
+static winattn_status fold_norm(part *p, int norm, int layer, bool in_weights,
+                                float **made, winattn_tensor *terms_at)
 {
     const float *scale = p->all[norm].from, *shift = p->all[norm + 1].from;
     const float *weight = p->all[layer].from, *bias = p->all[layer + 1].from;
@@ -83,11 +83,11 @@ static winattn_status fold_norm(part *p, int norm, int layer, float **made,
     if (!folded || !terms || !left)
         return wa_fail_memory();
     for (size_t k = 0; k < in; k++)
-        left[k] = p->in_weights ? 1 : as_stored(p->dtype, scale[k] / most);
+        left[k] = in_weights ? 1 : as_stored(p->dtype, scale[k] / most);
     for (size_t o = 0; o < out; o++) {
         double sum = 0, added = bias[o];
         for (size_t i = o * in, k = 0; k < in; i++, k++) {
-            const float factor = p->in_weights ? scale[k] : most;
+            const float factor = in_weights ? scale[k] : most;
             folded[i] = as_stored(p->dtype, weight[i] * factor);
             if (isinf(folded[i]) && isfinite(weight[i]) && isfinite(factor))
                 return WA_UNSUPPORTED(
@@ -110,10 +110,12 @@ static winattn_status fold_norms(part *p)
 {
     if (!p->fold)
         return WINATTN_SUCCESS;
-    WA_TRY(fold_norm(p, WA_BLOCK_NORM1_WEIGHT, WA_BLOCK_QKV_WEIGHT, p->made,
+    WA_TRY(fold_norm(p, WA_BLOCK_NORM1_WEIGHT, WA_BLOCK_QKV_WEIGHT,
+                     p->norms == WA_NORMS_IN_WEIGHTS, p->made,
                      &p->fold->qkv_terms));
     return fold_norm(p, WA_BLOCK_NORM2_WEIGHT, WA_BLOCK_FC1_WEIGHT,
-                     p->made + 3, &p->fold->fc1_terms);
+                     p->norms >= WA_NORMS_IN_MLP, p->made + 3,
+                     &p->fold->fc1_terms);
 }
 
 static void drop_made(part *p)
@@ -194,7 +196,7 @@ static winattn_status add(void *data, const wa_swin_tensor *t,
     if (t->index == 0) {
         wa_block_fold *folds = p->w->stages[t->stage].folds;
         WA_TRY(send(p));
-        p->in_weights = p->norms[t->stage] == WA_NORMS_IN_WEIGHTS;
+        p->norms = p->all_norms[t->stage];
         p->fold = t->group == WA_SWIN_BLOCK && folds ? &folds[t->block] : NULL;
     }
     p->all[p->count++] =
@@ -209,7 +211,7 @@ winattn_status wa_model_weights_make(wa_session *session,
                                      wa_model_weights *w)
 {
     const wa_swin_config *config = &from->config;
-    part p = {.session = session, .dtype = dtype, .norms = norms, .w = w};
+    part p = {.session = session, .dtype = dtype, .all_norms = norms, .w = w};
     memset(w, 0, sizeof *w);
     w->most = 2; /* what comes before stages and after them */
     for (uint32_t i = 0; i < config->stages; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whole models whose norms are in linear layers (cl/hopper/linear_wgmma.cl),
- * before them and behind them, against the same models with norms of their
- * own. Skipped where the device has no wgmma.
+ * Whole models whose norms are in linear layers (cl/models/row_origin.cl,
+ * cl/hopper/linear_wgmma.cl), before them and behind them, against the same
+ * models with norms of their own. Skipped where the device has no wgmma.
  *
  *   test_norms */
 #include <string.h>

@@ -280,6 +280,8 @@ static const struct {
     /* weights that stay, where a row of the tuning table says so */
     {"linear-96-96",
      {.in = 96, .out = 96, .has_bias = true, .has_residual = true}},
+    {"linear-384-1152-found",
+     {.in = 384, .out = 1152, .has_bias = true, .norms = WA_FINDS_STATISTICS}},
     /* by wgmma alone */
     {"mlp-96-384",
      {.in = 96,
