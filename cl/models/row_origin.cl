@@ -13,9 +13,9 @@
 #define LARGE 0x7400u
 
 /* A row's origin, twice: the middle of its first eight numbers, where they are
- * all on one side of 0, and none is eight times another; else 0. So x - o is
- * no larger than x, and less where the mean is far from 0. Where the first
- * eight are unlike the others, x is rounded as it is, or as it is stored. */
+ * all on one side of 0, and none is eight times another; else 0. So numbers
+ * that differ little from a mean far from 0 are near to the origin. Where the
+ * first eight are unlike the others, x is rounded as when it was stored. */
 INLINE uint origin_of(uint4 first)
 {
     const uint words[4] = {first.x, first.y, first.z, first.w};
