@@ -304,12 +304,6 @@ wa_norms_in wa_block_norms_in(const winattn_block_plan *plan)
                             : WA_NORMS_IN_MLP;
 }
 
-bool wa_blocks_match(const winattn_block_plan *a, const winattn_block_plan *b)
-{
-    return a->folds == b->folds && a->hands_on == b->hands_on &&
-           !a->fc1 == !b->fc1;
-}
-
 winattn_status
 winattn_block_plan_workspace_size(const winattn_block_plan *plan, size_t *size)
 {

@@ -122,8 +122,6 @@ winattn_status wa_block_plan_make(cl_context context, cl_device_id device,
                                   const winattn_block_desc *desc, bool folds,
                                   winattn_block_plan **plan);
 wa_norms_in wa_block_norms_in(const winattn_block_plan *plan);
-/* Can one block go on with what the other found of the map's rows? */
-bool wa_blocks_match(const winattn_block_plan *a, const winattn_block_plan *b);
 
 /* Bytes of workspace, and of statistics. */
 uint64_t wa_block_workspace(const winattn_block_plan *plan);

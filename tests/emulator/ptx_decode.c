@@ -16,8 +16,8 @@ enum {
     FLOATS = 4,       /* fp16, too */
     SHORT_FLOATS = 8, /* bf16 and TF32 */
     NO_INTEGERS = 16,
-    BF16_PAIRS = 64,
-    KINDS = 32 /* the name must say which operation is meant */
+    KINDS = 32, /* the name must say which operation is meant */
+    BF16_PAIRS = 64
 };
 
 /* The first that fits counts. */
