@@ -89,8 +89,8 @@ static const linear_case with_norms[] =
 static const linear_case with_hidden[] = {
     {70, 96, 96, NORM_FOUND | BIAS | RESIDUAL | STATISTICS, .hidden = 384,
      .eps = 1e-5f},
-    {33, 96, 96, NORM_FOUND | BIAS | IN_PLACE, .hidden = 384, .spread = 8,
-     .data = DATA_OFFSET},
+    {33, 96, 96, NORM_FOUND | BIAS | IN_PLACE | STATISTICS, .hidden = 384,
+     .spread = 8, .data = DATA_OFFSET},
     {9, 64, 64, NORM_FOUND | BIAS | RESIDUAL | STATISTICS, .hidden = 256,
      .spread = 3, .eps = 0.5f},
     {21, 80, 80, NORM_FOUND | IN_PLACE, .hidden = 64, .eps = 1e-5f},
@@ -364,6 +364,25 @@ static void wrong_wgmma_is_seen(void **state)
                   "self-test failed: y by wgmma, ");
 }
 
+/* Others' blocks have parts of rows. */
+static void statistics_are_of_mlps(void **state)
+{
+    const winattn_linear_desc desc = {.struct_size = sizeof desc,
+                                      .dtype = WINATTN_FP16,
+                                      .tier = (winattn_tier)chosen.tier,
+                                      .in_features = 96,
+                                      .out_features = 96};
+    winattn_linear_plan *plan;
+    (void)state;
+    if (!unit)
+        skip();
+    assert_status(wa_linear_plan_with_shape(device.context, device.id, &desc,
+                                            WA_GIVES_STATISTICS, 0, NULL,
+                                            &plan),
+                  WINATTN_UNSUPPORTED_PROBLEM,
+                  "only an mlp in one launch finds statistics of its results");
+}
+
 /* ---- Shapes that a row of the tuning table may name ---- */
 
 static uint32_t pick(random_state *r, const uint32_t *numbers, int count)
@@ -431,6 +450,7 @@ int main(int count, char **arguments)
                                         release_session),
         cmocka_unit_test_setup_teardown(norms_that_are_found, hold_session,
                                         release_session),
+        cmocka_unit_test(statistics_are_of_mlps),
         cmocka_unit_test_setup_teardown(wrong_wgmma_is_seen, hold_session,
                                         release_session),
         cmocka_unit_test_setup_teardown(random_shapes, hold_session,
