@@ -138,11 +138,20 @@ typedef struct ptx_instruction {
     bool ftz, saturates, is_wide, is_high, is_approximate;
     bool transposes; /* .trans */
     unsigned count;  /* .v2, .x4; columns of a product; bytes */
+    unsigned depth;  /* of a product: numbers of a row */
     char kind;       /* the operation, of atom, vote, redux, ...; of setp, with
                       * another predicate: & | ^; 0: none */
     const ptx_unit *unit; /* of a product of another vendor's */
     unsigned line;
 } ptx_instruction;
+
+/* Is a warpgroup's product of rows in registers? Such operands are three more;
+ * those of 16 bits have no number that says how they are read. */
+static inline bool ptx_is_held(const ptx_instruction *i)
+{
+    return i->operand_count ==
+           i->count / 2 + (i->inner.type == TYPE_TF32 ? 8 : 9);
+}
 
 /* A register with the same in all lanes (or its address, once memory is
  * there), or a special one. */

@@ -45,7 +45,7 @@ static const struct form {
     {"mbarrier.arrive", run_barrier_arrive, RULE_ATOMIC, 2, 0, false},
     {"mbarrier.try_wait.parity", run_barrier_try, RULE_ATOMIC, 3, 0, false},
     {"wgmma.fence", run_nothing, RULE_NONE, 0, 0, true},
-    {"wgmma.mma_async", run_multiply_group, RULE_GROUP_PRODUCT, 7, NO_INTEGERS,
+    {"wgmma.mma_async", run_multiply_group, RULE_GROUP_PRODUCT, 5, NO_INTEGERS,
      true},
     {"wgmma.commit_group", run_commit_products, RULE_NONE, 0, 0, true},
     {"wgmma.wait_group", run_await_products, RULE_NONE, 1, 0, true},
@@ -202,8 +202,9 @@ static bool set_count(ptx_instruction *i, const char *word)
     }
     if (sscanf(word, "m%un%uk%u%n", &m, &n, &k, &end) == 3 && !word[end]) {
         i->count = m == 64 ? n : k;
-        return m == 64 ? k == 16 && n % 8 == 0 && n <= 256
-                       : m == 16 && n == 8 && (k == 8 || k == 16);
+        i->depth = k;
+        return (k == 8 || k == 16) &&
+               (m == 64 ? n % 8 == 0 && n <= 256 : m == 16 && n == 8);
     }
     return false;
 }

@@ -16,22 +16,32 @@ typedef struct factors {
     float columns[MOST_COLUMNS][MOST_DEPTH];
 } factors;
 
+static float single_of(uint64_t word)
+{
+    /* hardware looks at no more bits */
+    return float_of(word & ~(uint64_t)0x1fff);
+}
+
 static float half_of(ptx_width type, uint64_t word, unsigned part)
 {
     const uint16_t bits = (uint16_t)(word >> 16 * part);
     return type.type == TYPE_BF16 ? ptx_bf16(bits) : ptx_half(bits);
 }
 
-/* 16 channels of a wave's rows, from a lane's four words. */
+/* Channels of a wave's rows, from a lane's four words: 16 in pairs, or 8. */
 static void take_rows(const ptx_wave *wave, const ptx_instruction *i,
                       unsigned first, factors *to)
 {
+    const unsigned parts = i->depth / 8;
     for (unsigned lane = 0; lane < WAVE_LANES; lane++)
         for (unsigned n = 0; n < 4; n++)
-            for (unsigned part = 0; part < 2; part++)
+            for (unsigned part = 0; part < parts; part++) {
+                const uint64_t word = lanes_of(wave, i, first + n)[lane];
                 to->rows[lane / 4 + 8 * (n % 2)]
-                        [2 * (lane % 4) + 8 * (n / 2) + part] = half_of(
-                    i->inner, lanes_of(wave, i, first + n)[lane], part);
+                        [parts * (lane % 4 + 4 * (n / 2)) + part] =
+                    parts == 1 ? single_of(word)
+                               : half_of(i->inner, word, part);
+            }
 }
 
 /* sums += rows columns; the lane's sums begin with operand `to`, what is added
@@ -56,13 +66,6 @@ static void multiply(ptx_wave *wave, const ptx_instruction *i,
 
 /* ---- Of a wave ---- */
 
-static float single(const ptx_wave *wave, const ptx_instruction *i,
-                    unsigned operand, unsigned lane)
-{
-    /* hardware looks at no more bits */
-    return float_of(lanes_of(wave, i, operand)[lane] & ~(uint64_t)0x1fff);
-}
-
 /* sums, 16 rows, 8 columns, what is added. */
 void run_multiply_wave(ptx_wave *wave, const ptx_instruction *i,
                        lane_mask lanes)
@@ -72,23 +75,16 @@ void run_multiply_wave(ptx_wave *wave, const ptx_instruction *i,
         ptx_fail(wave->group, "a product of some lanes");
         return;
     }
-    if (i->count == 16) {
-        take_rows(wave, i, 4, &x);
-        for (unsigned lane = 0; lane < WAVE_LANES; lane++)
-            for (unsigned n = 0; n < 4; n++)
-                x.columns[lane / 4][2 * (lane % 4) + 8 * (n / 2) + n % 2] =
-                    half_of(i->inner, lanes_of(wave, i, 8 + n / 2)[lane],
-                            n % 2);
-    } else {
-        for (unsigned lane = 0; lane < WAVE_LANES; lane++) {
-            for (unsigned n = 0; n < 4; n++)
-                x.rows[lane / 4 + 8 * (n % 2)][lane % 4 + 4 * (n / 2)] =
-                    single(wave, i, 4 + n, lane);
-            for (unsigned n = 0; n < 2; n++)
-                x.columns[lane / 4][lane % 4 + 4 * n] =
-                    single(wave, i, 8 + n, lane);
+    take_rows(wave, i, 4, &x);
+    for (unsigned lane = 0; lane < WAVE_LANES; lane++)
+        for (unsigned k = 0; k < i->depth / 4; k++) {
+            const unsigned parts = i->depth / 8;
+            const uint64_t word = lanes_of(wave, i, 8 + k / parts)[lane];
+            x.columns[lane / 4]
+                     [parts * (lane % 4 + 4 * (k / parts)) + k % parts] =
+                parts == 1 ? single_of(word)
+                           : half_of(i->inner, word, k % parts);
         }
-    }
     multiply(wave, i, &x, 8, i->count, 10, true);
 }
 
@@ -198,7 +194,7 @@ static matrix describe(ptx_wave *wave, const ptx_product *product,
 /* Has somebody written there, and were products shown it, by the wave that
  * wrote it or by that of the product? Kernels may compute anew what is not
  * finite, so NaNs alone might pass. */
-static bool is_shown(const matrix *m, uint32_t offset)
+static bool half_is_shown(const matrix *m, uint32_t offset)
 {
     const uint32_t written = m->group->written[offset / 2];
     const ptx_wave *writer = &m->group->waves[m->group->writer[offset / 2]];
@@ -212,22 +208,25 @@ static bool is_shown(const matrix *m, uint32_t offset)
 
 static float element(const matrix *m, uint32_t offset)
 {
+    const unsigned size = m->type.bits / 8;
     const uint32_t address = offset ^ ((offset / 128) % (m->row / 16)) * 16;
-    const unsigned char *at = ptx_shared(m->group, address, 2);
-    uint16_t bits;
-    if (!at || !is_shown(m, address - SHARED_START))
-        return 0;
-    ptx_product_reads(m->wave, m->known, address - SHARED_START, 2);
-    memcpy(&bits, at, 2);
-    return half_of(m->type, bits, 0);
+    const unsigned char *at = ptx_shared(m->group, address, size);
+    uint32_t bits = 0;
+    for (unsigned half = 0; half < size; half += 2)
+        if (!at || !half_is_shown(m, address + half - SHARED_START))
+            return 0;
+    ptx_product_reads(m->wave, m->known, address - SHARED_START, size);
+    memcpy(&bits, at, size);
+    return m->type.type == TYPE_TF32 ? single_of(bits)
+                                     : half_of(m->type, bits, 0);
 }
 
 /* Element k of a row, of an operand whose rows are as they lie in memory, 8 of
  * them after the other. */
 static float along_rows(const matrix *m, unsigned row, unsigned k)
 {
-    return element(m,
-                   m->start + row / 8 * m->stride + row % 8 * m->row + 2 * k);
+    return element(m, m->start + row / 8 * m->stride + row % 8 * m->row +
+                          m->type.bits / 8 * k);
 }
 
 /* ... of one whose rows are columns in memory. */
@@ -239,30 +238,33 @@ static float down_columns(const matrix *m, unsigned row, unsigned k)
 }
 
 /* sums; then a descriptor or four words; a descriptor; whether to add; signs;
- * which are read down their columns. */
+ * of 16 bits also which are read down their columns. */
 static void multiply_now(ptx_wave *wave, const ptx_product *product)
 {
     const ptx_instruction *i = product->instruction;
     factors x;
     const unsigned sums = i->count / 2;
-    const bool is_held = i->operand_count == sums + 9;
-    const bool is_down = lanes_of(wave, i, i->operand_count - 1)[0] & 1;
+    const bool is_held = ptx_is_held(i);
+    const bool may_be_down = i->inner.type != TYPE_TF32;
+    const bool is_down =
+        may_be_down && (lanes_of(wave, i, i->operand_count - 1)[0] & 1);
     if (is_held) {
         take_rows(wave, i, sums, &x);
     } else {
         const matrix m = describe(wave, product, 0);
-        const bool rows_down = lanes_of(wave, i, i->operand_count - 2)[0] & 1;
+        const bool rows_down =
+            may_be_down && (lanes_of(wave, i, i->operand_count - 2)[0] & 1);
         for (unsigned row = 0; row < ROWS; row++)
-            for (unsigned k = 0; k < MOST_DEPTH; k++)
+            for (unsigned k = 0; k < i->depth; k++)
                 x.rows[row][k] = (rows_down ? down_columns : along_rows)(
                     &m, wave->number % 4 * ROWS + row, k);
     }
     const matrix m = describe(wave, product, 1);
     for (unsigned column = 0; column < i->count; column++)
-        for (unsigned k = 0; k < MOST_DEPTH; k++)
+        for (unsigned k = 0; k < i->depth; k++)
             x.columns[column][k] =
                 (is_down ? down_columns : along_rows)(&m, column, k);
-    multiply(wave, i, &x, i->count, MOST_DEPTH, 0, product->adds);
+    multiply(wave, i, &x, i->count, i->depth, 0, product->adds);
 }
 
 /* The same number in all lanes. */
@@ -280,9 +282,11 @@ void run_multiply_group(ptx_wave *wave, const ptx_instruction *i,
                         lane_mask lanes)
 {
     const unsigned sums = i->count / 2;
-    const bool is_held = i->operand_count == sums + 9;
+    const bool is_held = ptx_is_held(i);
     const unsigned second = sums + (is_held ? 4 : 1);
-    if (lanes != ALL_LANES || (i->operand_count != sums + 7 && !is_held)) {
+    const unsigned others = i->inner.type == TYPE_TF32 ? 5 : 7;
+    if (lanes != ALL_LANES || i->depth * i->inner.bits != 256 ||
+        (i->operand_count != sums + others && !is_held)) {
         ptx_fail(wave->group, "a product that is not understood");
         return;
     }
@@ -318,7 +322,7 @@ static void note(ptx_wave *wave, const ptx_instruction *i)
     }
     for (unsigned n = 0; n < sums; n++)
         wave->in_flight[i->operands[n].reg] |= IS_WRITTEN;
-    if (i->operand_count == sums + 9)
+    if (ptx_is_held(i))
         for (unsigned n = sums; n < sums + 4; n++)
             wave->in_flight[i->operands[n].reg] |= IS_READ;
 }

@@ -168,7 +168,7 @@ static void spread_group_product(ptx_wave *wave, const ptx_instruction *i,
                                  lane_mask lanes)
 {
     const unsigned sums = i->count / 2;
-    const bool is_held = i->operand_count == sums + 9;
+    const bool is_held = ptx_is_held(i);
     const unsigned second = sums + (is_held ? 4 : 1);
     const bool adds = lanes_of(wave, i, second + 1)[0] & 1;
     report(wave, any_of(wave, i, second, i->operand_count),

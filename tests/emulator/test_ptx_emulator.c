@@ -238,25 +238,27 @@ static int right(unsigned column, unsigned k)
     return (int)(column + 5 * k) % 9 - 4;
 }
 
-static void put_half(uint32_t *words, uint32_t offset, int x)
+/* fp16, or fp32 that TF32 cuts off. */
+static void put_number(uint32_t *words, uint32_t offset, unsigned size, int x)
 {
     const uint32_t address = offset ^ (offset / 128 % 8) * 16;
-    const uint16_t bits = ptx_to_half(x);
-    memcpy((unsigned char *)words + address, &bits, sizeof bits);
+    const uint32_t bits =
+        size == 2 ? ptx_to_half(x) : (uint32_t)bits_of((float)x) | 0x1fff;
+    memcpy((unsigned char *)words + address, &bits, size);
 }
 
 /* 64 rows of 128 bytes; then 8 columns as rows, or 16 rows of the columns. */
-static void put_operands(uint32_t *words, bool down)
+static void put_operands(uint32_t *words, unsigned size, bool down)
 {
     memset(words, 0, OPERAND_WORDS * sizeof *words);
-    for (unsigned k = 0; k < 16; k++) {
+    for (unsigned k = 0; k < 32 / size; k++) {
         for (unsigned row = 0; row < 64; row++)
-            put_half(words, row * 128 + 2 * k, left(row, k));
+            put_number(words, row * 128 + size * k, size, left(row, k));
         for (unsigned column = 0; column < 8; column++)
-            put_half(words,
-                     8192 +
-                         (down ? k * 128 + 2 * column : column * 128 + 2 * k),
-                     right(column, k));
+            put_number(words,
+                       8192 + (down ? k * 128 + size * column
+                                    : column * 128 + size * k),
+                       size, right(column, k));
     }
 }
 
@@ -288,7 +290,7 @@ static const char *multiply(uint32_t *words, const char *fence,
     return run(body, PRODUCT_ITEMS, 0, words, 3);
 }
 
-static bool is_product(const uint32_t *words)
+static bool is_product(const uint32_t *words, unsigned depth)
 {
     bool all = true;
     for (unsigned item = 0; item < PRODUCT_ITEMS; item++)
@@ -296,7 +298,7 @@ static bool is_product(const uint32_t *words)
             const unsigned lane = item % 32;
             const unsigned row = item / 32 * 16 + lane / 4 + n / 2 * 8;
             int sum = 1;
-            for (unsigned k = 0; k < 16; k++)
+            for (unsigned k = 0; k < depth; k++)
                 sum += left(row, k) * right(2 * (lane % 4) + n % 2, k);
             all = all && float_of(words[SUMS + item * 4 + n]) == (float)sum;
         }
@@ -304,9 +306,12 @@ static bool is_product(const uint32_t *words)
 }
 
 #define SHOW "fence.proxy.async.shared::cta;\n"
+#define TYPED_PRODUCT(type, operands, signs)                                  \
+    "wgmma.mma_async.sync.aligned.m64n8" type                                 \
+    " {%f0, %f1, %f2, %f3}, " operands ", %p1, " signs ";\n"
 #define PRODUCT(operands, last)                                               \
-    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "                      \
-    "{%f0, %f1, %f2, %f3}, " operands ", %p1, 1, 1, " last ";\n"
+    TYPED_PRODUCT("k16.f32.f16.f16", operands, "1, 1, " last)
+#define TF32_PRODUCT(type, signs) TYPED_PRODUCT(type, "%rd4, %rd5", signs)
 #define OF_MEMORY PRODUCT("%rd4, %rd5", "0, 0")
 #define AWAIT "wgmma.wait_group.sync.aligned 0;\n"
 
@@ -347,21 +352,43 @@ static void multiplies(void **state)
 {
     (void)state;
     static uint32_t words[MOST_WORDS];
-    put_operands(words, false);
+    put_operands(words, 2, false);
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
         const char *why = products[i].why;
         const char *said = multiply(words, products[i].before,
                                     products[i].product, products[i].behind);
-        if (why ? !strstr(said, why) : *said || !is_product(words))
+        if (why ? !strstr(said, why) : *said || !is_product(words, 16))
             fail_msg("product %zu: \"%s\"", i, said);
     }
     /* the right operand down its columns */
-    put_operands(words, true);
+    put_operands(words, 2, true);
     assert_string_equal(
         multiply(words, SHOW, PRODUCT("%rd4, %rd5", "0, 1"), AWAIT), "");
-    assert_true(is_product(words));
+    assert_true(is_product(words, 16));
     assert_string_equal(multiply(words, SHOW, OF_MEMORY, AWAIT), "");
-    assert_false(is_product(words));
+    assert_false(is_product(words, 16));
+}
+
+static void multiplies_tf32(void **state)
+{
+    (void)state;
+    static uint32_t words[MOST_WORDS];
+    static const struct {
+        const char *product, *why;
+    } tried[] = {
+        {TF32_PRODUCT("k8.f32.tf32.tf32", "1, 1"), NULL},
+        {LOAD_ROWS TYPED_PRODUCT("k8.f32.tf32.tf32", HELD, "1, 1"), NULL},
+        {TF32_PRODUCT("k8.f32.tf32.tf32", "1, 1, 0, 0"), "not understood"},
+        {TF32_PRODUCT("k16.f32.tf32.tf32", "1, 1"), "not understood"},
+        {TF32_PRODUCT("k8.f32.f16.f16", "1, 1, 0, 0"), "not understood"},
+        {TF32_PRODUCT("k8.f32.tf32.tf32", "1, -1"), "another sign"}};
+    put_operands(words, 4, false);
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        const char *why = tried[i].why;
+        const char *said = multiply(words, SHOW, tried[i].product, AWAIT);
+        if (why ? !strstr(said, why) : *said || !is_product(words, 8))
+            fail_msg("product %zu: \"%s\"", i, said);
+    }
 }
 
 /* ---- Boxes that come by tensor maps ---- */
@@ -471,6 +498,7 @@ int main(void)
         cmocka_unit_test(refuses_other_forms),
         cmocka_unit_test(fills_with_zeros),
         cmocka_unit_test(multiplies),
+        cmocka_unit_test(multiplies_tf32),
         cmocka_unit_test(fetches_boxes),
         cmocka_unit_test(boxes_have_rules),
     };
