@@ -23,7 +23,8 @@ static bool has_word(const char *text, const char *word)
            (at[strlen(word)] == ':' || at[strlen(word)] == 0);
 }
 
-/* Reads ROWSxINxOUT[:norm][:bias][:gelu][:residual]; false if it is not that.
+/* Reads ROWSxINxOUT[:norm][:bias][:gelu][:residual][:tf32]; false if it is not
+ * that.
  */
 static bool layer_read(const char *text, bench_layer *l)
 {
@@ -36,6 +37,7 @@ static bool layer_read(const char *text, bench_layer *l)
     l->bias = has_word(text, "bias");
     l->gelu = has_word(text, "gelu");
     l->residual = has_word(text, "residual");
+    l->tf32 = has_word(text, "tf32");
     l->count = 1;
     return true;
 }
@@ -43,7 +45,7 @@ static bool layer_read(const char *text, bench_layer *l)
 /* The layers of Swin-T for so many pictures: of each stage those of its
  * blocks, then of the merging, without norms, which blocks have by
  * themselves. Returns how many, at most `most`. */
-static int layer_swin(unsigned batch, bench_layer *layers, int most)
+static int layer_swin(unsigned batch, bool tf32, bench_layer *layers, int most)
 {
     static const unsigned depths[] = {2, 2, 6, 2};
     static const struct {
@@ -67,6 +69,7 @@ static int layer_swin(unsigned batch, bench_layer *layers, int most)
                      i == 4 ? rows / 4 : rows, own[i].in * channels,
                      own[i].out * channels, own[i].has);
             layer_read(text, l);
+            l->tf32 = tf32;
             l->count = i == 4 ? 1 : depths[stage];
             snprintf(l->name, sizeof l->name, "stage %d %s", stage + 1,
                      own[i].name);
@@ -82,6 +85,7 @@ static winattn_linear_desc layer_desc(const bench_layer *l,
 {
     const winattn_linear_desc desc = {.struct_size = sizeof desc,
                                       .dtype = dtype,
+                                      .allow_tf32 = l->tf32,
                                       .in_features = l->in,
                                       .out_features = l->out,
                                       .layer_norm = l->norm,
@@ -267,8 +271,9 @@ int layers_read(const char *text, bench_layer layers[MOST_LAYERS])
     if (strncmp(text, SWIN, strlen(SWIN)) != 0)
         return text[0] >= '1' && text[0] <= '9' && layer_read(text, layers);
     const unsigned long batch = strtoul(text + strlen(SWIN), &end, 10);
-    return *end == 0 && batch > 0 && batch <= MOST_BATCH
-               ? layer_swin((unsigned)batch, layers, MOST_LAYERS)
+    const bool tf32 = strcmp(end, ":tf32") == 0;
+    return (*end == 0 || tf32) && batch > 0 && batch <= MOST_BATCH
+               ? layer_swin((unsigned)batch, tf32, layers, MOST_LAYERS)
                : 0;
 }
 
@@ -380,7 +385,9 @@ bool layer_subject_open(layer_subject *a, const bench_device *device,
     *s = (subject){.device = device,
                    .capabilities = capabilities,
                    .operations = 2.0 * (double)l->rows * l->in * l->out,
-                   .promised = promised_error((int)dtype),
+                   .promised = l->tf32 && dtype == WINATTN_FP32
+                                   ? PROMISED_TF32
+                                   : promised_error((int)dtype),
                    .open = open_call,
                    .close = close_call,
                    .enqueue = layer_enqueue,

@@ -13,7 +13,7 @@ typedef struct bench_layer {
     char name[40];
     unsigned long long rows;
     unsigned in, out;
-    bool norm, bias, gelu, residual;
+    bool norm, bias, gelu, residual, tf32;
     unsigned count; /* of such layers in a model */
 } bench_layer;
 
