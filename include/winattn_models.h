@@ -88,7 +88,9 @@ typedef struct winattn_linear_desc {
      * devices fp32. */
     winattn_tier tier;
     /** With fp32: matrix units may multiply TF32 numbers, as
-     * winattn_desc.allow_tf32 says. */
+     * winattn_desc.allow_tf32 says; but on Hopper weight may be cut off to 10
+     * bits of fraction, not rounded: products become smaller, by 2^-10 at most
+     * and 0.00035 on average. Models round their weights before. */
     cl_bool allow_tf32;
 
     cl_uint in_features;  /**< numbers of a row of x; 1 to 65536, required */

@@ -10,7 +10,7 @@ typedef struct panel_rows {
     __global const storage *from; /* of the panel, in row 0 */
     ulong stride;
     uint first, last;
-    uint chunks; /* of 8 numbers that rows have in the panel */
+    uint chunks; /* of 16 bytes that rows have in the panel */
     int wide;    /* rows allow copies of 16 bytes */
 } panel_rows;
 
@@ -19,7 +19,7 @@ INLINE void fetch_panel(uint to, const panel_rows *p, const uint count,
 {
     const uint chunk = item % 8;
     uint row = item / 8;
-    __global const storage *from = p->from + chunk * 8;
+    __global const storage *from = p->from + chunk * CHUNK;
     to += row * ROW_BYTES + (chunk ^ row % 8) * 16;
     if (chunk >= p->chunks)
         return;
@@ -45,5 +45,5 @@ INLINE void fetch_panel(uint to, const panel_rows *p, const uint count,
 /* How many there are of `numbers` from a panel's first on. */
 INLINE uint chunks_of(int numbers)
 {
-    return (uint)clamp(numbers, 0, PANEL_CHANNELS) / 8;
+    return (uint)clamp(numbers, 0, STAGE_DIMS) / CHUNK;
 }

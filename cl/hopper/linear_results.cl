@@ -10,37 +10,91 @@ typedef struct result_panel {
     uint lane;
 } result_panel;
 
-/* Numbers of a lane's columns of the panel, in pairs; those behind the last
- * are like it. from: of column 0 */
-INLINE void load_pairs(uint *words, __global const storage *from,
+/* Two neighbours as they are stored; and a lane's pairs of columns 16 c and on
+ * in local memory: of two rows, each 8 columns after the other. */
+#if DTYPE == 0
+typedef float2 stored_pair;
+#define OF_STORED(pair) (pair)
+#define STORED(x) (x)
+INLINE stored_pair load_pair(__global const storage *from)
+{
+    return (stored_pair)(from[0], from[1]);
+}
+INLINE uint pair_at(const result_panel *p, const uint c, const uint i)
+{
+    const uint lane = p->lane % 4;
+    return swizzled_chunk(p->rows, p->lane / 4 + 8 * (i % 2),
+                          4 * c + 2 * (i / 2) + lane / 2) +
+           lane % 2 * 8;
+}
+INLINE void load_16(stored_pair *pairs, const result_panel *p, const uint c)
+{
+    UNROLL_FOR (uint i = 0; i < 4; i++)
+        pairs[i] = load_floats(pair_at(p, c, i));
+}
+INLINE void store_16(const stored_pair *pairs, const result_panel *p,
+                     const uint c)
+{
+    UNROLL_FOR (uint i = 0; i < 4; i++)
+        store_floats(pair_at(p, c, i), pairs[i]);
+}
+#else
+typedef uint stored_pair;
+#define OF_STORED(pair) unpack(pair)
+#define STORED(x) PACK((x).x, (x).y)
+INLINE stored_pair load_pair(__global const storage *from)
+{
+    __global const ushort *bits = (__global const ushort *)from;
+    return bits[0] | (uint)bits[1] << 16;
+}
+INLINE uint matrices_at(const result_panel *p, const uint c)
+{
+    return swizzled_chunk(p->rows, p->lane % 16, 2 * c + p->lane / 16);
+}
+INLINE void load_16(stored_pair *pairs, const result_panel *p, const uint c)
+{
+    LOAD_MATRICES(pairs, matrices_at(p, c), "");
+}
+INLINE void store_16(const stored_pair *pairs, const result_panel *p,
+                     const uint c)
+{
+    STORE_MATRICES(pairs, matrices_at(p, c));
+}
+#endif
+
+/* A lane has a pair of each 8 columns of a panel. */
+#define LANE_PAIRS (STAGE_DIMS / 8)
+
+/* Numbers of a lane's columns of the panel; those behind the last are like it.
+ * from: of column 0 */
+INLINE void load_pairs(stored_pair *pairs, __global const storage *from,
                        const layer *l, const result_panel *p)
 {
-    __global const ushort *bits =
-        (__global const ushort *)(from + p->column + 2 * (p->lane % 4));
+    from += p->column + 2 * (p->lane % 4);
     const int last = p->columns - 8;
     if ((l->args->flags & LINEAR_WIDE_OUT) != 0) {
-        UNROLL_FOR (int i = 0; i < 8; i++)
-            words[i] = *(__global const uint *)(bits + min(8 * i, last));
+        UNROLL_FOR (int i = 0; i < LANE_PAIRS; i++)
+            pairs[i] =
+                *(__global const stored_pair *)(from + min(8 * i, last));
     } else {
-        UNROLL_FOR (int i = 0; i < 8; i++)
-            words[i] = bits[min(8 * i, last)] |
-                       (uint)bits[min(8 * i, last) + 1] << 16;
+        UNROLL_FOR (int i = 0; i < LANE_PAIRS; i++)
+            pairs[i] = load_pair(from + min(8 * i, last));
     }
 }
 
 /* Two sums of one row become results, but for the residual. bias, weight: of
  * their columns, those of the norm if there is one; terms: s and b' of each */
 INLINE float2 finish_pair(float2 x, const row_pair *rows, const int row,
-                          uint bias, uint weight, float4 terms)
+                          stored_pair bias, stored_pair weight, float4 terms)
 {
     if (TAKES_STATISTICS)
         x = FMA(x, rows->factor[row],
                 FMA(rows->shift[row], terms.s02, terms.s13));
     else if (NORMALISES)
-        x = FMA(FMA(x, rows->factor[row], rows->shift[row]), unpack(weight),
-                unpack(bias));
+        x = FMA(FMA(x, rows->factor[row], rows->shift[row]), OF_STORED(weight),
+                OF_STORED(bias));
     else if (HAS_BIAS)
-        x += unpack(bias);
+        x += OF_STORED(bias);
     x.x = finish_sum(x.x);
     x.y = finish_sum(x.y);
     return x;
@@ -48,7 +102,7 @@ INLINE float2 finish_pair(float2 x, const row_pair *rows, const int row,
 
 /* What a lane's columns of a panel have: see finish_pair. */
 typedef struct column_pairs {
-    uint bias[8], weight[8];
+    stored_pair bias[LANE_PAIRS], weight[LANE_PAIRS];
     __global const float4 *terms;
 } column_pairs;
 
@@ -58,11 +112,9 @@ INLINE void finish_16(const float *sums, const result_panel *p,
                       const column_pairs *columns, row_pair *rows,
                       const uint c, const int is_first)
 {
-    const uint at =
-        swizzled_chunk(p->rows, p->lane % 16, 2 * c + p->lane / 16);
-    uint words[4];
+    stored_pair pairs[4];
     if (HAS_RESIDUAL)
-        LOAD_MATRICES(words, at, "");
+        load_16(pairs, p, c);
     UNROLL_FOR (int i = 0; i < 4; i++) {
         const int group = 2 * (int)c + i / 2;
         float2 x = {sums[2 * i], sums[2 * i + 1]};
@@ -72,13 +124,13 @@ INLINE void finish_16(const float *sums, const result_panel *p,
         x = finish_pair(x, rows, i % 2, columns->bias[group],
                         columns->weight[group], terms);
         if (HAS_RESIDUAL)
-            x += unpack(words[i]);
-        words[i] = PACK(x.x, x.y);
+            x += OF_STORED(pairs[i]);
+        pairs[i] = STORED(x);
         if (GIVES_STATISTICS)
-            count_pair(rows, i % 2, unpack(words[i]),
+            count_pair(rows, i % 2, OF_STORED(pairs[i]),
                        is_first && c == 0 && i < 2);
     }
-    STORE_MATRICES(words, at);
+    store_16(pairs, p, c);
 }
 
 INLINE void store_panel(const layer *l, const result_panel *p)
@@ -87,9 +139,10 @@ INLINE void store_panel(const layer *l, const result_panel *p)
     const ulong stride = l->args->y_stride;
     const int wide = (l->args->flags & LINEAR_WIDE_OUT) != 0;
     __global storage *to =
-        l->y + (p->row + row) * stride + p->column + chunk * 8;
+        l->y + (p->row + row) * stride + p->column + chunk * CHUNK;
     UNROLL_FOR (uint i = 0; i < 16; i += 4) {
-        if (p->row + row + i < l->args->rows && (int)chunk * 8 < p->columns) {
+        if (p->row + row + i < l->args->rows &&
+            (int)(chunk * CHUNK) < p->columns) {
             const uint4 x =
                 load_chunk(swizzled_chunk(p->rows, row + i, chunk));
             if (wide)
@@ -114,7 +167,7 @@ INLINE void finish_panel(const float *sums, const layer *l,
         load_pairs(columns.bias, NORMALISES ? l->norm_bias : l->bias, l, p);
     if (NORMALISES)
         load_pairs(columns.weight, l->norm_weight, l, p);
-    UNROLL_FOR (uint c = 0; c < 4; c++)
+    UNROLL_FOR (uint c = 0; c < STAGE_DIMS / 16; c++)
         if (16 * c < left)
             finish_16(sums + 8 * c, p, &columns, rows, c, left == all);
     WAVE_SYNC();
@@ -137,20 +190,19 @@ INLINE void finish_block(float *sums, const layer *l, uint block, uint stage,
     if (NORMALISES)
         find_norms(sums, &rows, l, p.lane);
     UNROLL_FOR (uint panel = 0; panel < RESULT_PANELS; panel++) {
-        p.columns = min(BLOCK_COLUMNS - (int)panel * PANEL_CHANNELS,
+        p.columns = min(BLOCK_COLUMNS - (int)panel * STAGE_DIMS,
                         (int)(l->args->out - p.column));
         p.rows = stage_at(l, stage) + own;
         if (HAS_RESIDUAL)
             await_phase(filled_at(l, stage), parity_of(stage));
         if (p.columns > 0)
-            finish_panel(sums + 32 * panel, l, &p, &rows,
-                         BLOCK_COLUMNS - panel * PANEL_CHANNELS,
-                         BLOCK_COLUMNS);
+            finish_panel(sums + STAGE_DIMS / 2 * panel, l, &p, &rows,
+                         BLOCK_COLUMNS - panel * STAGE_DIMS, BLOCK_COLUMNS);
         WAVE_SYNC();
         if (HAS_RESIDUAL || panel == RESULT_PANELS - 1)
             leave(read_at(l, stage), lane);
         stage += HAS_RESIDUAL;
-        p.column += PANEL_CHANNELS;
+        p.column += STAGE_DIMS;
     }
     if (GIVES_STATISTICS)
         store_statistics(&rows, l, row, p.lane);

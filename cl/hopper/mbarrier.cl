@@ -125,7 +125,23 @@ INLINE uint4 load_chunk(uint from)
                      : "memory");
     return x;
 }
-/* The same 16 bytes of 8 elements, one by one. */
+INLINE void store_floats(uint to, float2 x)
+{
+    __asm__ volatile("st.shared.v2.f32 [%0], {%1, %2};"
+                     :
+                     : "r"(to), "f"(x.x), "f"(x.y)
+                     : "memory");
+}
+INLINE float2 load_floats(uint from)
+{
+    float2 x;
+    __asm__ volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                     : "=f"(x.x), "=f"(x.y)
+                     : "r"(from)
+                     : "memory");
+    return x;
+}
+/* The same 16 bytes of elements, in halves of words. */
 INLINE void fetch_elements(uint to, __global const void *from)
 {
     __global const ushort *bits = (__global const ushort *)from;

@@ -92,16 +92,17 @@
 
 /* ---- Linear layers (linear_wgmma.cl, mlp_wgmma.cl) ---- */
 
-/* A panel is 64 numbers of some rows, of x or of W; a stage has one of x, and
- * one of W unless that stays, and two barriers. Teams have one more each. With
- * a hidden layer stages are of weights, and each warpgroup has its own rows.
+/* A panel is a line of some rows, of x or of W, with STAGE_DIMS numbers; a
+ * stage has one of x, and one of W unless that stays, and two barriers. Teams
+ * have one more each. With a hidden layer stages are of weights, and each
+ * warpgroup has its own rows.
  */
-#define ROW_PANELS CEIL_DIV(ROW_SIZE, PANEL_CHANNELS)
+#define ROW_PANELS CEIL_DIV(ROW_SIZE, STAGE_DIMS)
 #define ROW_STAGES (HIDDEN ? ROW_WAVES / 4 * ROW_PANELS : STAGES)
 #define X_PANEL_BYTES (BLOCK_ROWS * ROW_BYTES)
 #define W_PANEL_BYTES (BLOCK_COLUMNS * ROW_BYTES)
 #define WEIGHT_STAGE_BYTES                                                    \
-    ((ROW_PANELS * PANEL_CHANNELS + BLOCK_COLUMNS) * ROW_BYTES)
+    ((ROW_PANELS * STAGE_DIMS + BLOCK_COLUMNS) * ROW_BYTES)
 #define KEPT_WEIGHT_BYTES                                                     \
     (HIDDEN         ? STAGES * WEIGHT_STAGE_BYTES                             \
      : KEEPS_WEIGHT ? ROW_PANELS * W_PANEL_BYTES                              \

@@ -169,17 +169,25 @@ INLINE uint swizzled_chunk(uint rows, uint row, uint chunk)
 
 /* ---- Products ---- */
 
-/* The text of a product of 16 channels, or rows: sums of n columns are what
- * they were, where `adds` is not 0, and left times right, which are read along
- * their rows (0) or down their columns (1), as `down` says of operands in
- * local memory. Operands are [left], or [p0] to [p3] if it is held, and
- * [right]. */
+/* The text of a product of 16 channels, or rows, in TF32 of 8: sums of n
+ * columns are what they were, where `adds` is not 0, and left times right,
+ * which are read along their rows (0) or down their columns (1), as `down`
+ * says of operands in local memory; those of TF32 always along their rows.
+ * Operands are [left], or [p0] to [p3] if it is held, and [right]. */
+#define PRODUCT_DIMS (8 * WORD_ELEMENTS)
+#define PRODUCT_OF_0 "k8.f32.tf32.tf32"
+#define PRODUCT_OF_1 "k16.f32.f16.f16"
+#define PRODUCT_OF_2 "k16.f32.bf16.bf16"
+#define PRODUCT_TYPE JOIN(PRODUCT_OF_, DTYPE)
+#define READ_0(down) ""
+#define READ_1(down) ", " down
+#define READ_2(down) ", " down
+#define READ_AS(down) JOIN(READ_, DTYPE)(down)
 #define WGMMA(n, adds, left, down)                                            \
     HOPPER "{.reg .pred p; setp.ne.b32 p, " adds                              \
-           ", 0; wgmma.mma_async.sync.aligned.m64n" TEXT(                     \
-               n) "k16.f32." MMA_TYPE "." MMA_TYPE                            \
-                  " {" JOIN(NAMES_, n) "}, " left                             \
-                                       ", %[right], p, 1, 1, " down ";}"
+           ", 0; wgmma.mma_async.sync.aligned.m64n" TEXT(n) PRODUCT_TYPE      \
+        " {" JOIN(NAMES_, n) "}, " left                                       \
+                             ", %[right], p, 1, 1" READ_AS(down) ";}"
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 #define HELD_LEFT "{%[p0], %[p1], %[p2], %[p3]}"

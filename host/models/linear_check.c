@@ -9,6 +9,7 @@
 #include "base/half.h"
 #include "base/status.h"
 #include "device/buffer.h"
+#include "models/levels.h"
 #include "models/linear.h"
 #include "session/family_check.h"
 
@@ -28,13 +29,35 @@ typedef struct comparison {
     size_t weight, hidden_weight, bias, hidden_bias;
     size_t residual, norm_weight, norm_bias, y, hidden_y, end;
     size_t x_statistics, y_statistics, pairs_end;
-    uint16_t *numbers; /* of all, behind one that is none */
+    char *numbers; /* of all, behind one that is none */
     float *pairs;
 } comparison;
 
 static bool has_norms(const comparison *c, unsigned norms)
 {
     return (c->plan.problem.norms & norms) != 0;
+}
+
+static uint32_t size_of(const comparison *c)
+{
+    return wa_element_size(c->plan.problem.dtype);
+}
+
+static float number_at(const comparison *c, const char *of, size_t i)
+{
+    const winattn_dtype dtype = c->plan.problem.dtype;
+    return dtype == WINATTN_FP32 ? ((const float *)of)[i]
+                                 : wa_half_value(dtype == WINATTN_FP16,
+                                                 ((const uint16_t *)of)[i]);
+}
+
+static void set_number(const comparison *c, size_t i, float x)
+{
+    const winattn_dtype dtype = c->plan.problem.dtype;
+    if (dtype == WINATTN_FP32)
+        ((float *)c->numbers)[1 + i] = x;
+    else
+        ((uint16_t *)c->numbers)[1 + i] = wa_half_of(dtype == WINATTN_FP16, x);
 }
 
 /* ---- The layer ---- */
@@ -78,16 +101,15 @@ static void shrink(comparison *c)
     c->pairs_end = c->y_statistics + c->rows;
 }
 
-static void find_statistics(const comparison *c, const uint16_t *x,
+static void find_statistics(const comparison *c, const char *x,
                             uint32_t columns, float *to)
 {
-    const bool is_fp16 = c->plan.problem.dtype == WINATTN_FP16;
-    for (size_t row = 0; row < c->rows; row++, x += columns) {
+    for (size_t row = 0; row < c->rows; row++, x += columns * size_of(c)) {
         float mean = 0, square = 0;
         for (uint32_t i = 0; i < columns; i++)
-            mean += wa_half_value(is_fp16, x[i]) / (float)columns;
+            mean += number_at(c, x, i) / (float)columns;
         for (uint32_t i = 0; i < columns; i++) {
-            const float d = wa_half_value(is_fp16, x[i]) - mean;
+            const float d = number_at(c, x, i) - mean;
             square += d * d;
         }
         *to++ = mean;
@@ -100,15 +122,13 @@ static void find_statistics(const comparison *c, const uint16_t *x,
 static void set_folded(const comparison *c)
 {
     const wa_linear_problem *p = &c->plan.problem;
-    const bool is_fp16 = p->dtype == WINATTN_FP16;
-    const uint16_t *weight =
-        c->numbers + 1 + (p->hidden ? c->hidden_weight : c->weight);
+    size_t weight = 1 + (p->hidden ? c->hidden_weight : c->weight);
     for (size_t i = c->norm_weight; i < c->norm_bias; i++)
-        c->numbers[1 + i] = wa_half_of(is_fp16, 1);
+        set_number(c, i, 1);
     for (size_t j = 0; j < (p->hidden ? p->hidden : p->out); j++) {
         c->pairs[2 * j] = 0;
         for (uint32_t i = 0; i < p->in; i++)
-            c->pairs[2 * j] += wa_half_value(is_fp16, *weight++);
+            c->pairs[2 * j] += number_at(c, c->numbers, weight++);
     }
 }
 
@@ -120,22 +140,22 @@ static winattn_status make_numbers(comparison *c)
     uint32_t random = 1;
     while (small * small * (float)MAX(p->in, p->hidden) > 0.5f)
         small /= 2;
-    c->numbers = malloc((1 + c->end) * sizeof *c->numbers);
+    c->numbers = malloc((1 + c->end) * size_of(c));
     WA_TRY_MEMORY(c->numbers);
     c->pairs = malloc(2 * c->pairs_end * sizeof *c->pairs);
     WA_TRY_MEMORY(c->pairs);
-    memset(c->numbers, 0xff, (1 + c->end) * sizeof *c->numbers);
+    memset(c->numbers, 0xff, (1 + c->end) * size_of(c));
     memset(c->pairs, 0xff, 2 * c->pairs_end * sizeof *c->pairs);
     for (size_t i = 0; i < c->y; i++)
-        c->numbers[1 + i] =
-            wa_half_of(p->dtype == WINATTN_FP16,
-                       (float)wa_pick_check_number(&random) *
-                           (i >= c->weight && i < c->bias ? small : 0.125f));
+        set_number(c, i,
+                   (float)wa_pick_check_number(&random) *
+                       (i >= c->weight && i < c->bias ? small : 0.125f));
     for (size_t i = 0; i < 2 * c->x_statistics; i++)
         c->pairs[i] = (float)wa_pick_check_number(&random) * 0.125f;
     if (has_norms(c, WA_TAKES_STATISTICS | WA_FINDS_STATISTICS))
         set_folded(c);
-    find_statistics(c, c->numbers + 1, p->in, c->pairs + 2 * c->x_statistics);
+    find_statistics(c, c->numbers + size_of(c), p->in,
+                    c->pairs + 2 * c->x_statistics);
     return WINATTN_SUCCESS;
 }
 
@@ -143,7 +163,7 @@ static winattn_status make_numbers(comparison *c)
 
 #define TENSOR(at)                                                            \
     {                                                                         \
-        of[0], ((at) + spread) * sizeof(uint16_t)                             \
+        of[0], ((at) + spread) * size_of(c)                                   \
     }
 #define PAIRS(at)                                                             \
     {                                                                         \
@@ -224,16 +244,17 @@ static winattn_status append(const comparison *c, bool is_right, size_t spread,
 /* What is computed of tensors that start `spread` elements behind where any
  * access may. */
 static winattn_status compute(const comparison *c, bool is_right,
-                              size_t spread, uint16_t *y, float *statistics)
+                              size_t spread, char *y, float *statistics)
 {
+    const size_t size = size_of(c);
     const cl_context context = wa_session_context(c->plan.session);
     const size_t from =
         (is_right && c->norm.kernel ? c->residual : c->y) + spread;
     cl_mem of[2] = {NULL, NULL};
     wa_kernel_chain chain;
-    winattn_status status = wa_make_buffer(context, CL_MEM_READ_WRITE,
-                                           (c->end + spread) * sizeof *y,
-                                           c->numbers + 1 - spread, &of[0]);
+    winattn_status status =
+        wa_make_buffer(context, CL_MEM_READ_WRITE, (c->end + spread) * size,
+                       c->numbers + (1 - spread) * size, &of[0]);
     WA_THEN(status, wa_make_buffer(context, CL_MEM_READ_WRITE,
                                    c->pairs_end * WA_STATISTICS_BYTES,
                                    c->pairs, &of[1]));
@@ -241,9 +262,9 @@ static winattn_status compute(const comparison *c, bool is_right,
     WA_THEN(
         status,
         wa_chain_end(&chain, append(c, is_right, spread, of, &chain), NULL));
-    WA_THEN(status, WA_CL(clEnqueueReadBuffer, c->queue, of[0], CL_TRUE,
-                          from * sizeof *y, (c->hidden_y - c->y) * sizeof *y,
-                          y, 0, NULL, NULL));
+    WA_THEN(status,
+            WA_CL(clEnqueueReadBuffer, c->queue, of[0], CL_TRUE, from * size,
+                  (c->hidden_y - c->y) * size, y, 0, NULL, NULL));
     if (has_norms(c, WA_GIVES_STATISTICS))
         WA_THEN(status,
                 WA_CL(clEnqueueReadBuffer, c->queue, of[1], CL_TRUE,
@@ -256,8 +277,8 @@ static winattn_status compute(const comparison *c, bool is_right,
 }
 
 /* Statistics are those of y as it was stored. */
-static winattn_status compare_statistics(const comparison *c,
-                                         const uint16_t *y, float *is)
+static winattn_status compare_statistics(const comparison *c, const char *y,
+                                         float *is)
 {
     const wa_tensor all = {.element_size = sizeof *is,
                            .span = 2 * (c->pairs_end - c->y_statistics)};
@@ -267,12 +288,11 @@ static winattn_status compare_statistics(const comparison *c,
                                     "statistics by wgmma", is, right);
 }
 
-static winattn_status compare(const comparison *c, uint16_t *y,
-                              float *statistics)
+static winattn_status compare(const comparison *c, char *y, float *statistics)
 {
-    const wa_tensor all = {.element_size = sizeof *y,
+    const wa_tensor all = {.element_size = size_of(c),
                            .span = c->hidden_y - c->y};
-    uint16_t *right = y + all.span;
+    char *right = y + all.span * all.element_size;
     WA_TRY(compute(c, true, 0, right, statistics));
     for (size_t spread = 0; spread < 2; spread++) {
         WA_TRY(compute(c, false, spread, y, statistics));
@@ -336,7 +356,7 @@ static winattn_status make_and_compare(comparison *c)
     WA_TRY(build_right(c));
     shrink(c);
     WA_TRY(make_numbers(c));
-    uint16_t *y = malloc(2 * (c->hidden_y - c->y) * sizeof *y);
+    char *y = malloc(2 * (c->hidden_y - c->y) * size_of(c));
     float *statistics =
         malloc(4 * (c->pairs_end - c->y_statistics) * sizeof *statistics);
     const winattn_status status =

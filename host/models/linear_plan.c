@@ -237,6 +237,7 @@ static void append_shape(const wa_linear_problem *problem, winattn_tier tier,
     const unsigned norms = problem->norms;
     append(kernel, WA_OPTION(BLOCK_ROWS), s->block_rows);
     append(kernel, WA_OPTION(BLOCK_COLUMNS), s->block_columns);
+    append(kernel, WA_OPTION(STAGE_DIMS), s->stage_dims);
     if (s->wgmma) {
         append(kernel, WA_OPTION(STAGES), s->stages);
         append(kernel, WA_OPTION(ROW_WAVES), s->row_waves);
@@ -253,7 +254,6 @@ static void append_shape(const wa_linear_problem *problem, winattn_tier tier,
         append(kernel, WA_OPTION(NORMALISES), (norms & WA_NORMALISES) != 0);
         return;
     }
-    append(kernel, WA_OPTION(STAGE_DIMS), s->stage_dims);
     switch (tier) {
     case WINATTN_TIER_MATRIX:
         append(kernel, WA_OPTION(STAGES), s->stages);

@@ -50,7 +50,7 @@ const char *const wa_linear_built_in_rows[] = {
     "linear-matrix NVIDIA 90 half few residual 3072 768 16:32:256:4:1:1:4",
     NULL};
 
-/* Rows of hopper/linear_wgmma.cl. */
+/* Rows of hopper/linear_wgmma.cl, those of fp32 where TF32 is allowed. */
 const char *const wa_linear_wgmma_rows[] = {
     "linear-matrix NVIDIA 90 half many residual 192 192 "
     "192:192:64:4:12:1:1:0:1",
@@ -68,6 +68,13 @@ const char *const wa_linear_wgmma_rows[] = {
     "linear-matrix NVIDIA 90 half many gelu 768 3072 128:128:64:6:8:1:1:0:1",
     "linear-matrix NVIDIA 90 half many residual 3072 768 "
     "64:192:64:6:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 fp32 many residual 192 192 "
+    "64:192:32:8:12:1:1:1:1",
+    "linear-matrix NVIDIA 90 fp32 many gelu 384 1536 192:192:32:4:12:1:1:0:1",
+    "linear-matrix NVIDIA 90 fp32 many plain 1536 768 64:192:32:5:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 fp32 many gelu 768 3072 192:144:32:4:12:1:1:0:1",
+    "linear-matrix NVIDIA 90 fp32 many residual 3072 768 "
+    "192:128:32:5:12:1:1:0:1",
     NULL};
 
 /* ---- Shapes ---- */

@@ -21,6 +21,12 @@
 /* A Swin has few rows so wide. */
 #define LEAST_WIDE 768u
 
+/* Numbers of 128 bytes. */
+static uint32_t line_of(const wa_linear_problem *problem)
+{
+    return problem->dtype == WINATTN_FP32 ? 32 : 64;
+}
+
 const char *wa_linear_wgmma_refusal(const wa_linear_problem *problem,
                                     const wa_device *device)
 {
@@ -31,9 +37,11 @@ const char *wa_linear_wgmma_refusal(const wa_linear_problem *problem,
 #endif
     if (!has_kernels || device->vendor != WA_VENDOR_NVIDIA ||
         device->compute_capability != HOPPER || device->ignores_special ||
-        problem->dtype == WINATTN_FP32)
+        wa_linear_splits(problem))
         return "";
-    /* products are of 16 numbers, copies of 8 */
+    if (problem->dtype == WINATTN_FP32 && (problem->norms || problem->hidden))
+        return "norms and a hidden layer by wgmma are for fp16 and bf16";
+    /* products are of 8 or 16 numbers, copies of 4 or 8 */
     return problem->in % 16 == 0 && problem->out % 8 == 0
                ? NULL
                : "wgmma is for rows of 16s of numbers, and results of 8s";
@@ -43,7 +51,8 @@ const char *wa_linear_wgmma_loses(const wa_linear_problem *problem,
                                   const wa_device *device)
 {
     const char *why = wa_linear_wgmma_refusal(problem, device);
-    if (why || problem->in < LEAST_WIDE || problem->out < LEAST_WIDE)
+    if (why || problem->dtype == WINATTN_FP32 || problem->in < LEAST_WIDE ||
+        problem->out < LEAST_WIDE)
         return why;
     return "wgmma was measured slower with 768 features and more on both "
            "sides";
@@ -56,6 +65,7 @@ uint64_t wa_linear_wgmma_bytes(const wa_linear_problem *problem,
     const uint64_t ROW_SIZE = problem->in;
     const uint64_t BLOCK_ROWS = s->block_rows;
     const uint64_t BLOCK_COLUMNS = s->block_columns;
+    const uint64_t STAGE_DIMS = s->stage_dims;
     const bool KEEPS_WEIGHT = s->keeps_weight;
     const uint64_t HIDDEN = problem->hidden;
     const uint64_t STAGES = s->stages, ROW_WAVES = s->row_waves;
@@ -117,11 +127,11 @@ const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
         2 * (groups == 2 ? MOST_SUMS_OF_TWO : MOST_SUMS_OF_THREE);
     const char *why = wa_linear_wgmma_refusal(problem, device);
     if (why)
-        return why[0] ? why : "wgmma is Hopper's, for fp16 and bf16";
+        return why[0] ? why : "wgmma is Hopper's, for fp16, bf16 and TF32";
     if (s->row_waves % WAVES_OF_GROUP != 0 || groups < 2 || groups > 3 ||
         s->column_waves != 1 || s->dim_waves != 1 ||
-        s->stage_dims != PANEL_CHANNELS)
-        return "wgmma is for two or three warpgroups and stages of 64 numbers";
+        s->stage_dims != line_of(problem))
+        return "wgmma is for two or three warpgroups and stages of 128 bytes";
     if (s->block_rows == 0 || s->block_rows % WARPGROUP_ROWS != 0 ||
         groups % (s->block_rows / WARPGROUP_ROWS) != 0 ||
         s->block_columns < 16 || s->block_columns % 16 != 0)
@@ -135,7 +145,7 @@ const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
         s->keeps_weight > 1 || s->wgmma > 1)
         return "a number is out of its bounds";
     if (problem->has_residual && !problem->hidden && teams_of(s) > 1 &&
-        s->stages <= CEIL_DIV(s->block_columns, PANEL_CHANNELS))
+        s->stages <= CEIL_DIV(s->block_columns, s->stage_dims))
         return "residuals would come too early";
     return wa_linear_wgmma_bytes(problem, s) > device->local_bytes
                ? "local memory is too small"
@@ -150,7 +160,8 @@ const char *wa_linear_check_wgmma(const wa_linear_problem *problem,
 
 /* A model of an H200, in cycles of a compute unit: products in a cycle, bytes
  * from memory and from the second level of cache, which units share; of an
- * element of y its way out, and GELU; and of a work-group its start. */
+ * element of y its way out, and GELU; and of a work-group its start. That is
+ * for 16 bits: TF32 takes twice as long for all of it. */
 #define PRODUCTS 1600.0
 #define BYTES_MOVED 17.0
 #define BYTES_FETCHED 24.0
@@ -184,7 +195,7 @@ static double cycles_blocked(const wa_linear_problem *problem,
 {
     const double leave = leave_alone(problem, s);
     const double copied = (double)s->block_rows * s->block_columns *
-                          s->stage_dims * (s->stages - 1) / PRODUCTS;
+                          PANEL_CHANNELS * (s->stages - 1) / PRODUCTS;
     return !problem->has_residual && leave > copied ? leave - copied : 0;
 }
 
@@ -251,7 +262,7 @@ bool wa_linear_find_wgmma(const wa_linear_problem *problem,
     const uint64_t rows =
         1 + (uint64_t)(ROWS_OF_CHANNEL / (channels * channels));
     double least = 0.0;
-    wa_linear_shape s = {.stage_dims = PANEL_CHANNELS,
+    wa_linear_shape s = {.stage_dims = line_of(problem),
                          .column_waves = 1,
                          .dim_waves = 1,
                          .wgmma = 1};

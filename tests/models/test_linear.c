@@ -240,11 +240,11 @@ static void each_row_with_kept_weights(void **state)
         }
 }
 
-static wa_linear_shape wgmma_shape(size_t k)
+static wa_linear_shape wgmma_shape(size_t k, int dtype)
 {
     return (wa_linear_shape){.block_rows = of_wgmma[k][0],
                              .block_columns = of_wgmma[k][1],
-                             .stage_dims = 64,
+                             .stage_dims = dtype == WINATTN_FP32 ? 32 : 64,
                              .stages = of_wgmma[k][2],
                              .row_waves = of_wgmma[k][3],
                              .column_waves = 1,
@@ -259,10 +259,10 @@ static void each_row_by_wgmma(void **state)
     (void)state;
     for (size_t i = 0; unit && i < ROWS; i++)
         for (size_t k = 0; k < OF_WGMMA; k++) {
-            const linear_case c =
-                case_of(i, (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16);
+            linear_case c = case_of(i, (int)(i + k) / 3 % 3);
+            c.allow_tf32 = c.dtype == WINATTN_FP32;
             const wa_linear_problem p = linear_problem_of(&c);
-            const wa_linear_shape shape = wgmma_shape(k);
+            const wa_linear_shape shape = wgmma_shape(k, c.dtype);
             if (wa_linear_check_shape(&p, told, c.tier, &shape) ||
                 is_left_out(i) || (!part_is("all") && (i + k) % 3 != 0))
                 continue;
@@ -276,7 +276,7 @@ static void norms_by_wgmma(void **state)
     for (size_t i = 0; unit && i < WITH_NORMS; i++)
         for (size_t k = 0; k < OF_WGMMA; k++) {
             linear_case c = with_norms[i];
-            wa_linear_shape shape = wgmma_shape(k);
+            wa_linear_shape shape = wgmma_shape(k, WINATTN_FP16);
             c.tier = WINATTN_TIER_MATRIX;
             c.dtype = (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16;
             c.seed = (unsigned)i + 1;

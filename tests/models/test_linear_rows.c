@@ -333,8 +333,13 @@ static void units_need_leave(void **state)
         assert_int_equal(strstr(layout.kernel[WA_LINEAR_MANY].defines,
                                 "SPLITS_FP32=1") != NULL,
                          !allows);
+        assert_int_equal(layout.kernel[WA_LINEAR_MANY].shape.wgmma, allows);
         assert_non_null(wa_linear_plan_matrix(&p, amd, NULL, &layout));
     }
+    p.allow_tf32 = true;
+    p.norms = WA_NORMALISES; /* beside layers of 16 bits alone */
+    assert_non_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
+    p.norms = 0;
     /* three products pay where TF32 is that much faster, or on demand */
     p.allow_tf32 = false;
     const wa_device *desktop = made_up_device("RTX 3060");
