@@ -290,8 +290,9 @@ winattn_status winattn_model_create(cl_context context, cl_device_id device,
     for (uint32_t i = 0; i < WA_SWIN_STAGES; i++)
         if (model->stages[i].plain)
             norms[i] = wa_block_norms_in(model->stages[i].plain);
-    WA_THEN(status, wa_model_weights_make(model->session, weights, desc->dtype,
-                                          norms, &model->weights));
+    WA_THEN(status,
+            wa_model_weights_make(model->session, weights, &model->desc, norms,
+                                  &model->weights));
     if (status != WINATTN_SUCCESS) {
         winattn_model_destroy(model);
         return status;

@@ -75,11 +75,12 @@ struct winattn_model {
     uint64_t map_at[2], part_at, features_at, workspace;
 };
 
-/* Rounds to the model's dtype and uploads; released also after a failure.
- * norms: of each stage's blocks */
+/* Rounds to the model's dtype, or matrices to TF32 where layers would cut them
+ * off, and uploads; released also after a failure. norms: of each stage's
+ * blocks */
 winattn_status wa_model_weights_make(wa_session *session,
                                      const winattn_swin_weights *from,
-                                     winattn_dtype dtype,
+                                     const winattn_model_desc *desc,
                                      const wa_norms_in norms[WA_SWIN_STAGES],
                                      wa_model_weights *weights);
 void wa_model_weights_release(wa_model_weights *weights);

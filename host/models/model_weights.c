@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "device/buffer.h"
 #include "models/levels.h"
+#include "models/linear_plan.h"
 #include "models/model.h"
 
 winattn_term_dtype wa_model_table_dtype(const wa_swin_config *config,
@@ -23,6 +24,7 @@ typedef struct upload {
     const float *from;
     uint64_t count;
     bool is_fp32; /* whatever the dtype */
+    bool as_tf32; /* which has its last 13 bits 0 */
     winattn_tensor *to;
 } upload;
 
@@ -33,6 +35,7 @@ typedef struct upload {
 typedef struct part {
     wa_session *session;
     winattn_dtype dtype;
+    bool cuts_matrices;
     const wa_norms_in *all_norms; /* of each stage */
     wa_norms_in norms;            /* of the block */
     wa_model_weights *w;
@@ -53,6 +56,32 @@ static float as_stored(winattn_dtype dtype, float x)
     return dtype == WINATTN_FP32
                ? x
                : wa_half_value(is_fp16, wa_half_of(is_fp16, x));
+}
+
+/* Do linear layers cut W off where TF32 ends, which makes all of it smaller
+ * (cl/hopper/linear_wgmma.cl)? Then it is rounded before. */
+static bool cuts_matrices(const wa_session *session,
+                          const winattn_model_desc *desc)
+{
+    const wa_linear_problem layer = {.dtype = desc->dtype,
+                                     .allow_tf32 = desc->allow_tf32,
+                                     .in = 16,
+                                     .out = 16};
+    return desc->dtype == WINATTN_FP32 &&
+           (desc->tier == WINATTN_TIER_AUTO ||
+            desc->tier == WINATTN_TIER_MATRIX) &&
+           !wa_linear_wgmma_refusal(&layer, wa_session_device(session));
+}
+
+static void round_to_tf32(float *x, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        if (isfinite(x[i]))
+            bits = wa_round_shift(bits, 13) << 13;
+        memcpy(&x[i], &bits, sizeof bits);
+    }
 }
 
 /* A power of two that no norm's weight is above. */
@@ -102,7 +131,8 @@ static winattn_status fold_norm(part *p, int norm, int layer, bool in_weights,
     }
     p->all[norm].from = left;
     p->all[layer].from = folded;
-    p->all[p->count++] = (upload){terms, 2 * out, true, terms_at};
+    p->all[p->count++] = (upload){
+        .from = terms, .count = 2 * out, .is_fp32 = true, .to = terms_at};
     return WINATTN_SUCCESS;
 }
 
@@ -145,6 +175,9 @@ static winattn_status upload_part(part *p)
         const upload *u = &p->all[i];
         wa_store_numbers(type_of(p, u), u->from, (size_t)u->count,
                          content + u->to->offset);
+        if (u->as_tf32)
+            round_to_tf32((float *)(void *)(content + u->to->offset),
+                          u->count);
     }
     cl_mem buffer;
     const winattn_status status =
@@ -199,19 +232,26 @@ static winattn_status add(void *data, const wa_swin_tensor *t,
         p->norms = p->all_norms[t->stage];
         p->fold = t->group == WA_SWIN_BLOCK && folds ? &folds[t->block] : NULL;
     }
+    const bool is_matrix = t->axes > 1 && (t->group != WA_SWIN_BLOCK ||
+                                           t->index < WA_BLOCK_TABLE);
     p->all[p->count++] =
-        (upload){*values, t->count, is_fp32, array_of(p->w, t) + t->index};
+        (upload){*values, t->count, is_fp32, p->cuts_matrices && is_matrix,
+                 array_of(p->w, t) + t->index};
     return WINATTN_SUCCESS;
 }
 
 winattn_status wa_model_weights_make(wa_session *session,
                                      const winattn_swin_weights *from,
-                                     winattn_dtype dtype,
+                                     const winattn_model_desc *desc,
                                      const wa_norms_in norms[WA_SWIN_STAGES],
                                      wa_model_weights *w)
 {
     const wa_swin_config *config = &from->config;
-    part p = {.session = session, .dtype = dtype, .all_norms = norms, .w = w};
+    part p = {.session = session,
+              .dtype = desc->dtype,
+              .cuts_matrices = cuts_matrices(session, desc),
+              .all_norms = norms,
+              .w = w};
     memset(w, 0, sizeof *w);
     w->most = 2; /* what comes before stages and after them */
     for (uint32_t i = 0; i < config->stages; i++)

@@ -311,8 +311,8 @@ static winattn_status make(unfused *u, const winattn_swin_weights *weights)
         return WA_BAD_DEVICE(
             "work-groups of 256 are too large for the device");
     static const wa_norms_in norms[WA_SWIN_STAGES];
-    WA_TRY(wa_model_weights_make(model->session, weights, model->desc.dtype,
-                                 norms, &u->weights));
+    WA_TRY(wa_model_weights_make(model->session, weights, &model->desc, norms,
+                                 &u->weights));
     for (uint32_t i = 0; i < model->config.stages; i++)
         WA_TRY(set_shape(u, i));
     WA_TRY(build(u));

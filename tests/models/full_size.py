@@ -6,7 +6,7 @@ and transformers, in files as these write them, with the same pictures.
 
 The libraries run on the GPU where torch has one, else on the CPU. Weights are
 random, as in golden/make_models.py. In fp32 logits and maps are at most 2e-5
-off fp64, in fp16 and bf16 1.5 times as far as the library's in that type.
+off fp64, in fp16, bf16 and TF32 1.5 times as far as the library's in that type.
 Microsoft's files are timm's under Microsoft's names, with its buffers, as its
 code is in no package; what it computes with them is the same for pictures of
 these sizes. Libraries that are not installed are left out; ends with 77
@@ -44,8 +44,9 @@ except ImportError as missing:
 BATCH = 2
 FP32_MOST = 2e-5
 FACTOR = 1.5
-TYPES = (("fp32", torch.float32), ("fp16", torch.float16),
-         ("bf16", torch.bfloat16))
+TYPES = (("fp32", torch.float32), ("tf32", torch.float32),
+         ("fp16", torch.float16), ("bf16", torch.bfloat16))
+TYPE_OPTIONS = {"tf32": ("--dtype", "fp32", "--tf32")}
 GPU = "cuda" if torch.cuda.is_available() else "cpu"
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -118,8 +119,9 @@ def cases():
         yield "transformers' Swin V2", 256, lambda: transformers_case(2)
 
 
-def run_torch(model, stages, x):
+def run_torch(model, stages, x, dtype="fp64"):
     """Logits and the maps of all stages."""
+    torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
     return [result.double().cpu()
             for result in run(model.to(GPU), stages, x.to(GPU))]
 
@@ -127,7 +129,7 @@ def run_torch(model, stages, x):
 def run_winattn(tool, folder, dtype, size, device):
     pictures = [str(folder / f"{i}.ppm") for i in range(BATCH)]
     command = [tool, "--weights", str(folder / "model.safetensors"),
-               "--dtype", dtype, "--resize", str(size), "--crop", str(size),
+               *TYPE_OPTIONS.get(dtype, ("--dtype", dtype)), "--resize", str(size), "--crop", str(size),
                "--stages", str(folder), "--logits", str(folder / "logits.npy")]
     subprocess.run(command + device + pictures, check=True,
                    stdout=subprocess.DEVNULL)
@@ -158,11 +160,13 @@ def check(tool, folder, name, size, make, device):
     good = True
     for dtype, torch_type in TYPES:
         theirs = run_torch(copy.deepcopy(model).to(torch_type), stages,
-                           x.to(torch_type))
+                           x.to(torch_type), dtype)
         ours = run_winattn(tool, folder, dtype, size, device)
         for i, wanted in enumerate(truth):
             own, other = error(ours[i], wanted), error(theirs[i], wanted)
             most = FP32_MOST if dtype == "fp32" else FACTOR * other
+            if dtype == "tf32":  # a permission
+                most = max(most, FP32_MOST)
             part = "logits" if i == 0 else f"stage {i - 1}"
             passes = own <= most
             good = good and passes

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whole models whose norms are in linear layers (cl/models/row_origin.cl,
  * cl/hopper/linear_wgmma.cl), before them and behind them, against the same
- * models with norms of their own. Skipped where the device has no wgmma.
+ * models with norms of their own; and models in TF32 against fp32. Skipped
+ * where the device has no wgmma.
  *
  *   test_norms */
 #include <string.h>
@@ -78,7 +79,9 @@ static void compare(const pictures *p, const model_run *want, places norms)
     for (int i = 0; i < 2; i++)
         assert_error(norms.in_blocks, got.maps[i].value, want->maps[i].value,
                      want->maps[i].count,
-                     p->desc.dtype == WINATTN_FP16 ? 3e-3 : 2e-2);
+                     p->desc.dtype == WINATTN_FP32   ? 7e-4
+                     : p->desc.dtype == WINATTN_FP16 ? 3e-3
+                                                     : 2e-2);
 }
 
 /* Calls have few rows, and many if the device has one compute unit. */
@@ -99,6 +102,22 @@ static void check(wa_device *told, cl_uint generation, winattn_dtype dtype)
                            "patch norm: in patch"}
                 : (places){"norm of the mlp: in fc2",
                            "stage0 merger norm: in stage0 merger"});
+    told->compute_units = units;
+    winattn_swin_weights_destroy(p.weights);
+    tensors_free();
+}
+
+/* In TF32 numbers are rounded, x by layers and matrices when they are loaded,
+ * though the unit would cut them off. */
+static void check_tf32(wa_device *told)
+{
+    pictures p = pictures_of(1, WINATTN_FP32);
+    const uint32_t units = told->compute_units;
+    const model_run want =
+        run_tier(&p, WINATTN_TIER_LOCAL, (places){"norm: norm_rows, ", ""});
+    p.desc.allow_tf32 = true;
+    told->compute_units = 1;
+    compare(&p, &want, (places){"stage1 fc2 kernel: linear_wgmma", ""});
     told->compute_units = units;
     winattn_swin_weights_destroy(p.weights);
     tensors_free();
@@ -147,6 +166,7 @@ static void norms_in_layers(void **state)
     check(told, 1, WINATTN_FP16);
     check(told, 1, WINATTN_BF16);
     check(told, 2, WINATTN_FP16);
+    check_tf32(told);
     check_large();
     wa_session_release(session);
 }
