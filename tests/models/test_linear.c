@@ -330,14 +330,14 @@ static void norms_that_are_found(void **state)
 /* One that computes other numbers, here of shorter rows, is not taken. */
 static void wrong_wgmma_is_seen(void **state)
 {
-    const winattn_linear_desc desc = {.struct_size = sizeof desc,
-                                      .dtype = WINATTN_FP16,
-                                      .tier = (winattn_tier)chosen.tier,
-                                      .in_features = 96,
-                                      .out_features = 72,
-                                      .has_bias = true,
-                                      .has_residual = true,
-                                      .build_options = "-DROW_SIZE=80"};
+    winattn_linear_desc desc = {.struct_size = sizeof desc,
+                                .allow_tf32 = true,
+                                .tier = (winattn_tier)chosen.tier,
+                                .in_features = 96,
+                                .out_features = 72,
+                                .has_bias = true,
+                                .has_residual = true,
+                                .build_options = "-DROW_SIZE=80"};
     char text[8192];
     wa_linear_problem p;
     winattn_linear_plan *plan;
@@ -345,15 +345,19 @@ static void wrong_wgmma_is_seen(void **state)
     assert_status(wa_linear_read(&desc, &p), 0, "");
     if (!unit || wa_linear_wgmma_refusal(&p, told))
         skip();
-    assert_status(
-        winattn_linear_plan_create(device.context, device.id, &desc, &plan), 0,
-        "");
-    assert_status(winattn_linear_plan_describe(plan, sizeof text, text, NULL),
-                  0, "");
-    if (!strstr(text, "matrix_mma\n") ||
-        !strstr(text, "shape not taken: self-test failed: y by wgmma, "))
-        fail_msg("%s", text);
-    winattn_linear_plan_destroy(plan);
+    for (int dtype = WINATTN_FP32; dtype <= WINATTN_FP16; dtype++) {
+        desc.dtype = (winattn_dtype)dtype;
+        assert_status(winattn_linear_plan_create(device.context, device.id,
+                                                 &desc, &plan),
+                      0, "");
+        assert_status(
+            winattn_linear_plan_describe(plan, sizeof text, text, NULL), 0,
+            "");
+        if (!strstr(text, "matrix_mma\n") ||
+            !strstr(text, "shape not taken: self-test failed: y by wgmma, "))
+            fail_msg("%s", text);
+        winattn_linear_plan_destroy(plan);
+    }
     /* nor is one with a hidden layer, which nothing else computes */
     winattn_linear_desc mlp = desc;
     mlp.out_features = 96;
