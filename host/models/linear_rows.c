@@ -50,7 +50,7 @@ const char *const wa_linear_built_in_rows[] = {
     "linear-matrix NVIDIA 90 half few residual 3072 768 16:32:256:4:1:1:4",
     NULL};
 
-/* Rows of hopper/linear_wgmma.cl, those of fp32 where TF32 is allowed. */
+/* Rows of hopper/linear_wgmma.cl. */
 const char *const wa_linear_wgmma_rows[] = {
     "linear-matrix NVIDIA 90 half many residual 192 192 "
     "192:192:64:4:12:1:1:0:1",
@@ -68,12 +68,12 @@ const char *const wa_linear_wgmma_rows[] = {
     "linear-matrix NVIDIA 90 half many gelu 768 3072 128:128:64:6:8:1:1:0:1",
     "linear-matrix NVIDIA 90 half many residual 3072 768 "
     "64:192:64:6:8:1:1:0:1",
-    "linear-matrix NVIDIA 90 fp32 many residual 192 192 "
+    "linear-matrix NVIDIA 90 tf32 many residual 192 192 "
     "64:192:32:8:12:1:1:1:1",
-    "linear-matrix NVIDIA 90 fp32 many gelu 384 1536 192:192:32:4:12:1:1:0:1",
-    "linear-matrix NVIDIA 90 fp32 many plain 1536 768 64:192:32:5:8:1:1:0:1",
-    "linear-matrix NVIDIA 90 fp32 many gelu 768 3072 192:144:32:4:12:1:1:0:1",
-    "linear-matrix NVIDIA 90 fp32 many residual 3072 768 "
+    "linear-matrix NVIDIA 90 tf32 many gelu 384 1536 192:192:32:4:12:1:1:0:1",
+    "linear-matrix NVIDIA 90 tf32 many plain 1536 768 64:192:32:5:8:1:1:0:1",
+    "linear-matrix NVIDIA 90 tf32 many gelu 768 3072 192:144:32:4:12:1:1:0:1",
+    "linear-matrix NVIDIA 90 tf32 many residual 3072 768 "
     "192:128:32:5:12:1:1:0:1",
     NULL};
 
@@ -140,7 +140,7 @@ void wa_linear_shape_print(winattn_tier tier, const wa_linear_shape *shape,
 
 /* ---- Rows ---- */
 
-static const char *const types[] = {WA_ROW_ANY, "fp32", "half", NULL};
+static const char *const types[] = {WA_ROW_ANY, "fp32", "tf32", "half", NULL};
 static const char *const calls[] = {"many", "few", NULL};
 /* by their bits: a norm, GELU, a residual */
 static const char *const terms[] = {"plain",         "norm",
@@ -150,7 +150,7 @@ static const char *const terms[] = {"plain",         "norm",
                                     WA_ROW_ANY,      NULL};
 static const char *const any[] = {WA_ROW_ANY, NULL};
 static const wa_row_word columns[] = {
-    {types, false, "no type: any, fp32 or half"},
+    {types, false, "no type: any, fp32, tf32 or half"},
     {calls, false, "no calls: many or few"},
     {terms, false,
      "no terms: any, plain, or norm, gelu and residual in that order with + "
@@ -159,14 +159,17 @@ static const wa_row_word columns[] = {
     {any, true, "no numbers of features"}};
 
 /* For which kernel of which layers a shape was measured. */
-static void write_words(const wa_linear_problem *p, wa_linear_kernel_id id,
-                        char *text, size_t size)
+static void write_words(const wa_linear_problem *p, winattn_tier tier,
+                        wa_linear_kernel_id id, char *text, size_t size)
 {
+    const bool is_tf32 = tier == WINATTN_TIER_MATRIX && p->allow_tf32;
     const unsigned bits = (p->layer_norm ? 1u : 0u) |
                           (p->activation ? 2u : 0u) |
                           (p->has_residual ? 4u : 0u);
     snprintf(text, size, "%s %s %s %u %u",
-             p->dtype == WINATTN_FP32 ? "fp32" : "half",
+             p->dtype != WINATTN_FP32 ? "half"
+             : is_tf32                ? "tf32"
+                                      : "fp32",
              calls[id == WA_LINEAR_FEW], terms[bits], p->in, p->out);
 }
 
@@ -176,7 +179,7 @@ void wa_linear_row_print(const wa_linear_problem *problem, winattn_tier tier,
 {
     char numbers[128];
     wa_linear_shape_print(tier, shape, numbers, sizeof numbers);
-    write_words(problem, id, text, size);
+    write_words(problem, tier, id, text, size);
     wa_append(text, size, " %s", numbers);
 }
 
@@ -202,7 +205,7 @@ static bool take(void *data, const char *words, const char *reason)
         why = "no shape of that kernel";
     if (!why && strchr(numbers, ' '))
         why = "more than a row";
-    write_words(s->problem, s->id, own, sizeof own);
+    write_words(s->problem, s->tier, s->id, own, sizeof own);
     if (!why && !wa_row_fits(words, own))
         return false;
     if (!why)

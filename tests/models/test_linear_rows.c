@@ -337,9 +337,17 @@ static void units_need_leave(void **state)
         assert_non_null(wa_linear_plan_matrix(&p, amd, NULL, &layout));
     }
     p.allow_tf32 = true;
-    p.norms = WA_NORMALISES; /* beside layers of 16 bits alone */
-    assert_non_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
+    static const unsigned norms[] = {WA_FINDS_STATISTICS, WA_TAKES_STATISTICS,
+                                     WA_NORMALISES};
+    for (size_t i = 0; i < 3; i++) { /* are of 16 bits alone */
+        p.norms = norms[i];
+        assert_non_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
+    }
     p.norms = 0;
+    p.hidden = 384; /* so are they */
+    p.has_residual = true;
+    assert_non_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
+    p.hidden = 0;
     /* three products pay where TF32 is that much faster, or on demand */
     p.allow_tf32 = false;
     const wa_device *desktop = made_up_device("RTX 3060");
@@ -347,6 +355,24 @@ static void units_need_leave(void **state)
     p.tier = WINATTN_TIER_AUTO;
     assert_non_null(wa_linear_plan_matrix(&p, desktop, NULL, &layout));
     assert_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
+}
+
+/* What was measured in TF32 is not for numbers in two parts. */
+static void rows_of_tf32(void **state)
+{
+    (void)state;
+    wa_linear_problem p = {
+        .dtype = WINATTN_FP32, .in = 96, .out = 96, .build_options = ""};
+    load("linear-matrix NVIDIA 90 tf32 many plain 96 96 "
+         "64:80:32:5:12:1:1:0:1");
+    for (int allows = 0; allows < 2; allows++) {
+        p.allow_tf32 = allows;
+        const wa_linear_layout layout = layout_of(&p, made_up_device("H200"));
+        const wa_linear_shape *s = &layout.kernel[WA_LINEAR_MANY].shape;
+        assert_int_equal(s->wgmma && s->block_columns == 80, allows);
+        assert_string_equal(layout.not_taken, "");
+    }
+    load(NULL);
 }
 
 static void wild_rows(void **state)
@@ -459,6 +485,7 @@ int main(void)
         cmocka_unit_test(wgmma_is_taken),
         cmocka_unit_test(every_device_has_a_plan),
         cmocka_unit_test(units_need_leave),
+        cmocka_unit_test(rows_of_tf32),
         cmocka_unit_test(wild_rows),
         cmocka_unit_test(plans_say_where_shapes_are_from),
     };
