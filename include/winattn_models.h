@@ -190,7 +190,7 @@ typedef struct winattn_window_attention_desc {
 
     winattn_dtype dtype; /**< of all tensors that do not say otherwise */
     winattn_tier tier;   /**< of all kernels; 0: the best, each by itself */
-    cl_bool allow_tf32;  /**< as winattn_desc.allow_tf32 */
+    cl_bool allow_tf32;  /**< as winattn_linear_desc.allow_tf32 */
     /** WINATTN_DOT: scale is 1 / sqrt(head dim) (Swin); WINATTN_COSINE: with
      * logit_scale (Swin V2). */
     winattn_variant variant;
@@ -293,7 +293,7 @@ typedef struct winattn_block_desc {
 
     winattn_dtype dtype; /**< of all tensors that do not say otherwise */
     winattn_tier tier;   /**< of all kernels; 0: the best, each by itself */
-    cl_bool allow_tf32;  /**< as winattn_desc.allow_tf32 */
+    cl_bool allow_tf32;  /**< as winattn_linear_desc.allow_tf32 */
     winattn_variant variant;  /**< WINATTN_DOT or WINATTN_COSINE */
     winattn_norm_order order; /**< where norms are */
     cl_uint batch;            /**< maps; required */
@@ -591,7 +591,7 @@ typedef struct winattn_model_desc {
 
     winattn_dtype dtype; /**< of weights on the device, maps and logits */
     winattn_tier tier;   /**< of all kernels; 0: the best, each by itself */
-    cl_bool allow_tf32;  /**< as winattn_desc.allow_tf32 */
+    cl_bool allow_tf32;  /**< as winattn_linear_desc.allow_tf32 */
     cl_uint batch;       /**< pictures of a call; required */
     /** Of a picture, at least a patch; required, and free: maps that windows
      * or mergers of neighbours do not divide are padded. Pixels right of the

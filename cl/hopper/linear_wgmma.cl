@@ -150,6 +150,7 @@ INLINE void multiply_rounded(float *sums, const layer *l, uint n, uint panel,
                       "");
     UNROLL_FOR (uint i = 0; i < STAGE_DIMS / 2; i++)
         x[i] = i < count / 2 ? TO_TF32(as_float(x[i])) : 0;
+    __asm__ volatile("" : HOLD_64(x)); /* it is there before they start */
     show_to_products();
     start_products();
     add_or_set_held_product(sums, x, describe(w), panel > 0);
@@ -165,14 +166,14 @@ INLINE void multiply_rounded(float *sums, const layer *l, uint n, uint panel,
 INLINE void multiply_panel(float *sums, const layer *l, uint n, uint panel,
                            uint own, const uint count)
 {
-    const uint slab = WARPGROUP_ROWS * ROW_BYTES;
-    const uint rows = stage_at(l, n);
-    const uint x = operand_at(rows + own / slab * slab, 16);
-    const uint w = weight_at(l, rows, panel);
     if (DTYPE == 0) {
         multiply_rounded(sums, l, n, panel, own, count);
         return;
     }
+    const uint slab = WARPGROUP_ROWS * ROW_BYTES;
+    const uint rows = stage_at(l, n);
+    const uint x = operand_at(rows + own / slab * slab, 16);
+    const uint w = weight_at(l, rows, panel);
     await_phase(filled_at(l, n), parity_of(n));
     show_to_products();
     start_products();

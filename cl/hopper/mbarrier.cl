@@ -141,7 +141,7 @@ INLINE float2 load_floats(uint from)
                      : "memory");
     return x;
 }
-/* The same 16 bytes of elements, in halves of words. */
+/* A chunk of elements that copies do not reach, in halves of words. */
 INLINE void fetch_elements(uint to, __global const void *from)
 {
     __global const ushort *bits = (__global const ushort *)from;

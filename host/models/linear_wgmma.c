@@ -189,7 +189,8 @@ static double leave_alone(const wa_linear_problem *problem,
 }
 
 /* They leave by way of a stage, behind which the other teams' copies get as
- * far as there are stages. */
+ * far as there are stages: of TF32, too, as if these had 64 numbers, with
+ * which its layers were measured. */
 static double cycles_blocked(const wa_linear_problem *problem,
                              const wa_linear_shape *s)
 {

@@ -73,14 +73,14 @@ static bool cuts_matrices(const wa_session *session,
            !wa_linear_wgmma_refusal(&layer, wa_session_device(session));
 }
 
-static void round_to_tf32(float *x, uint64_t count)
+static void round_to_tf32(unsigned char *numbers, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
         uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        if (isfinite(x[i]))
+        memcpy(&bits, numbers + i * sizeof bits, sizeof bits);
+        if ((bits & 0x7f800000) != 0x7f800000)
             bits = wa_round_shift(bits, 13) << 13;
-        memcpy(&x[i], &bits, sizeof bits);
+        memcpy(numbers + i * sizeof bits, &bits, sizeof bits);
     }
 }
 
@@ -176,8 +176,7 @@ static winattn_status upload_part(part *p)
         wa_store_numbers(type_of(p, u), u->from, (size_t)u->count,
                          content + u->to->offset);
         if (u->as_tf32)
-            round_to_tf32((float *)(void *)(content + u->to->offset),
-                          u->count);
+            round_to_tf32(content + u->to->offset, u->count);
     }
     cl_mem buffer;
     const winattn_status status =

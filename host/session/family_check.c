@@ -148,9 +148,7 @@ static double promised(winattn_dtype dtype, wa_tensor_id id)
     case WA_LSE:
         return 1e-5;
     case WA_O:
-        return dtype == WINATTN_FP32   ? 2e-3 /* as TF32 */
-               : dtype == WINATTN_FP16 ? 5e-4
-                                       : 4e-3;
+        return dtype == WINATTN_FP16 ? 5e-4 : 4e-3;
     default:
         return dtype == WINATTN_FP16 ? 1e-3 : 6e-3;
     }

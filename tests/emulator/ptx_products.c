@@ -71,8 +71,8 @@ void run_multiply_wave(ptx_wave *wave, const ptx_instruction *i,
                        lane_mask lanes)
 {
     factors x;
-    if (lanes != ALL_LANES) {
-        ptx_fail(wave->group, "a product of some lanes");
+    if (lanes != ALL_LANES || i->depth * i->inner.bits != 256) {
+        ptx_fail(wave->group, "a product that is not understood");
         return;
     }
     take_rows(wave, i, 4, &x);
