@@ -116,15 +116,6 @@ INLINE float load_number(uint from)
                      : "memory");
     return x;
 }
-INLINE float2 load_numbers(uint from)
-{
-    float2 x;
-    __asm__ volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                     : "=f"(x.x), "=f"(x.y)
-                     : "r"(from)
-                     : "memory");
-    return x;
-}
 
 /* Of a sum of exponentials, the largest of which is 1. */
 INLINE float log2_unit(float x)

@@ -11,14 +11,6 @@
 
 typedef char biases_have_the_stored_type[BIAS < 2 ? 1 : -1];
 
-INLINE void load_two_floats(float *to, uint from)
-{
-    __asm__ volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                     : "=f"(to[0]), "=f"(to[1])
-                     : "r"(from)
-                     : "memory");
-}
-
 #if BIAS
 /* Of 16 rows and a tile of keys, and of all keys. */
 #define TILE_BIAS_BYTES (TILE_KEYS / 16 * BIAS_CHUNK_BYTES)

@@ -117,7 +117,7 @@ INLINE void start_given(row_state *x, const wave_rows *rows, const float *lse,
     x->is_large = 0;
     UNROLL_FOR (int r = 0; r < 2; r++) {
         const uint row = rows->row + rows->lane / 4 + 8 * r;
-        const float2 pair = load_numbers(given_pair(ring, stage, own + 8 * r));
+        const float2 pair = load_floats(given_pair(ring, stage, own + 8 * r));
         const int sees = row < NQ && lse[r] != -INFINITY;
         const float delta = pair.x - d_lse[r];
         const float bound =
@@ -239,8 +239,8 @@ INLINE void weigh_keys(uint *weights, const float *error,
 #if VARIANT == COSINE
     UNROLL_FOR (uint c = 0; c < 2; c++) {
         const float2 inverse =
-            load_numbers(other_numbers(rows->ring, rows->stage) +
-                         4 * (8 * c + 2 * (rows->lane % 4)));
+            load_floats(other_numbers(rows->ring, rows->stage) +
+                        4 * (8 * c + 2 * (rows->lane % 4)));
         UNROLL_FOR (uint r = 0; r < 2; r++)
             weights[2 * c + r] =
                 PACK(error[r] * (-0.0625f * fmin(inverse.x, MOST_INVERSE)),

@@ -163,8 +163,8 @@ INLINE void load_known(float4 *to, const wave_rows *keys, uint first,
         if (VARIANT != COSINE)
             to[j] = as_float4(load_chunk(from));
         else
-            to[j] = (float4)(load_numbers(from + 8 * part),
-                             load_numbers(from + 16 + 8 * part));
+            to[j] = (float4)(load_floats(from + 8 * part),
+                             load_floats(from + 16 + 8 * part));
     }
 }
 
@@ -188,7 +188,7 @@ INLINE void exponentiate(float *s, const uint *words, const float4 *known,
         float power[2] = {P_EXPONENT, P_EXPONENT};
         if (large) {
             const float2 pair =
-                load_numbers(powers + 4 * (8 * j + 2 * (keys->lane % 4)));
+                load_floats(powers + 4 * (8 * j + 2 * (keys->lane % 4)));
             power[0] = pair.x;
             power[1] = pair.y;
         }

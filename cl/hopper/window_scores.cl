@@ -44,13 +44,14 @@ INLINE void find_terms(float *by, float *add, const logit_terms *t,
                        const int c, int lane, const int regions)
 {
 #if VARIANT == COSINE
-    float f[4];
-    load_two_floats(f, t->key_factors + 64 * c + lane % 4 * 8);
-    load_two_floats(f + 2, t->key_factors + 64 * c + 32 + lane % 4 * 8);
+    const float2 low = load_floats(t->key_factors + 64 * c + lane % 4 * 8);
+    const float2 high =
+        load_floats(t->key_factors + 64 * c + 32 + lane % 4 * 8);
+    const float factors[4] = {low.x, low.y, high.x, high.y};
 #endif
     UNROLL_FOR (int n = 0; n < 8; n++) {
 #if VARIANT == COSINE
-        by[n] = f[n / 4 * 2 + n % 2];
+        by[n] = factors[n / 4 * 2 + n % 2];
 #endif
 #if !BIAS
         const int key = 16 * c + n / 4 * 8 + n % 2;

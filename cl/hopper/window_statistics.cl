@@ -34,8 +34,8 @@ INLINE void load_inverses(score_terms *terms, const wave_rows *rows,
     UNROLL_FOR (uint j = 0; j < BLOCK_KEYS / 8; j++)
         terms->inverse[j] =
             VARIANT == COSINE
-                ? load_numbers(other_numbers(rows->ring, rows->stage) +
-                               4 * (first + 8 * j + 2 * (rows->lane % 4)))
+                ? load_floats(other_numbers(rows->ring, rows->stage) +
+                              4 * (first + 8 * j + 2 * (rows->lane % 4)))
                 : (float2)(1.0f);
 }
 
