@@ -38,7 +38,7 @@ static bool has_norms(const comparison *c, unsigned norms)
     return (c->plan.problem.norms & norms) != 0;
 }
 
-static uint32_t size_of(const comparison *c)
+static size_t size_of(const comparison *c)
 {
     return wa_element_size(c->plan.problem.dtype);
 }
@@ -290,9 +290,9 @@ static winattn_status compare_statistics(const comparison *c, const char *y,
 
 static winattn_status compare(const comparison *c, char *y, float *statistics)
 {
-    const wa_tensor all = {.element_size = size_of(c),
-                           .span = c->hidden_y - c->y};
     const winattn_dtype dtype = c->plan.problem.dtype;
+    const wa_tensor all = {.element_size = wa_element_size(dtype),
+                           .span = c->hidden_y - c->y};
     char *right = y + all.span * all.element_size;
     WA_TRY(compute(c, true, 0, right, statistics));
     for (size_t spread = 0; spread < 2; spread++) {
