@@ -23,9 +23,8 @@ static bool has_word(const char *text, const char *word)
            (at[strlen(word)] == ':' || at[strlen(word)] == 0);
 }
 
-/* Reads ROWSxINxOUT[:norm][:bias][:gelu][:residual][:tf32]; false if it is not
- * that.
- */
+/* Reads ROWSxINxOUT[:norm][:bias][:gelu][:residual][:tf32], or says that it is
+ * not that. */
 static bool layer_read(const char *text, bench_layer *l)
 {
     memset(l, 0, sizeof *l);

@@ -62,6 +62,12 @@ INLINE uint stage_at(const layer *l, uint n)
 {
     return l->memory + KEPT_WEIGHT_BYTES + n % ROW_STAGES * PANEL_STAGE_BYTES;
 }
+/* Of a wave's 16 rows in a stage, what the lane says where it is of the four
+ * matrices that 32 bytes of each are, number c. */
+INLINE uint matrices_at(uint rows, uint lane, const uint c)
+{
+    return swizzled_chunk(rows, lane % 16, 2 * c + lane / 16);
+}
 INLINE uint filled_at(const layer *l, uint n)
 {
     return l->memory + KEPT_WEIGHT_BYTES + ROW_STAGES * PANEL_STAGE_BYTES +

@@ -16,10 +16,7 @@ typedef struct result_panel {
 typedef float2 stored_pair;
 #define OF_STORED(pair) (pair)
 #define STORED(x) (x)
-INLINE stored_pair load_pair(__global const storage *from)
-{
-    return (stored_pair)(from[0], from[1]);
-}
+#define LOAD_PAIR(from) ((float2)((from)[0], (from)[1]))
 INLINE uint pair_at(const result_panel *p, const uint c, const uint i)
 {
     const uint lane = p->lane % 4;
@@ -42,23 +39,15 @@ INLINE void store_16(const stored_pair *pairs, const result_panel *p,
 typedef uint stored_pair;
 #define OF_STORED(pair) unpack(pair)
 #define STORED(x) PACK((x).x, (x).y)
-INLINE stored_pair load_pair(__global const storage *from)
-{
-    __global const ushort *bits = (__global const ushort *)from;
-    return bits[0] | (uint)bits[1] << 16;
-}
-INLINE uint matrices_at(const result_panel *p, const uint c)
-{
-    return swizzled_chunk(p->rows, p->lane % 16, 2 * c + p->lane / 16);
-}
+#define LOAD_PAIR(from) load_pair(from)
 INLINE void load_16(stored_pair *pairs, const result_panel *p, const uint c)
 {
-    LOAD_MATRICES(pairs, matrices_at(p, c), "");
+    LOAD_MATRICES(pairs, matrices_at(p->rows, p->lane, c), "");
 }
 INLINE void store_16(const stored_pair *pairs, const result_panel *p,
                      const uint c)
 {
-    STORE_MATRICES(pairs, matrices_at(p, c));
+    STORE_MATRICES(pairs, matrices_at(p->rows, p->lane, c));
 }
 #endif
 
@@ -78,7 +67,7 @@ INLINE void load_pairs(stored_pair *pairs, __global const storage *from,
                 *(__global const stored_pair *)(from + min(8 * i, last));
     } else {
         UNROLL_FOR (int i = 0; i < LANE_PAIRS; i++)
-            pairs[i] = load_pair(from + min(8 * i, last));
+            pairs[i] = LOAD_PAIR(from + min(8 * i, last));
     }
 }
 

@@ -145,9 +145,7 @@ INLINE void multiply_rounded(float *sums, const layer *l, uint n, uint panel,
     uint x[STAGE_DIMS / 2]; /* four words for each product of 8 */
     await_phase(filled_at(l, n), parity_of(n));
     UNROLL_FOR (uint i = 0; i < count / 8; i++)
-        LOAD_MATRICES(x + 4 * i,
-                      swizzled_chunk(rows + own, lane % 16, 2 * i + lane / 16),
-                      "");
+        LOAD_MATRICES(x + 4 * i, matrices_at(rows + own, lane, i), "");
     UNROLL_FOR (uint i = 0; i < STAGE_DIMS / 2; i++)
         x[i] = i < count / 2 ? TO_TF32(as_float(x[i])) : 0;
     __asm__ volatile("" : HOLD_64(x)); /* it is there before they start */

@@ -17,6 +17,13 @@ INLINE float2 unpack(uint pair)
     return x;
 }
 
+/* Two neighbours, however they lie. */
+INLINE uint load_pair(__global const storage *from)
+{
+    __global const ushort *bits = (__global const ushort *)from;
+    return bits[0] | (uint)bits[1] << 16;
+}
+
 /* Eight numbers of four words. */
 INLINE void unpack_pairs(float *to, const uint *words)
 {

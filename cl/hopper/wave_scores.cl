@@ -8,16 +8,10 @@
  * takes twice as much, 128 channels took 14 % longer so (H200), and keys come
  * from global memory again. */
 #include "hopper/lanes.cl"
+#include "hopper/stored_numbers.cl"
 #include "hopper/tile_products.cl"
 
 #define KEEPS_KEYS (PANELS == 1)
-
-/* Two neighbouring elements, however they lie. */
-INLINE uint load_pair(__global const storage *from)
-{
-    __global const ushort *bits = (__global const ushort *)from;
-    return bits[0] | (uint)bits[1] << 16;
-}
 
 /* Addresses: of the wave's first row, of the tile's keys; or, where these are
  * not kept, in global memory, `pitch` apart. */

@@ -53,11 +53,8 @@ static float number_at(const comparison *c, const char *of, size_t i)
 
 static void set_number(const comparison *c, size_t i, float x)
 {
-    const winattn_dtype dtype = c->plan.problem.dtype;
-    if (dtype == WINATTN_FP32)
-        ((float *)c->numbers)[1 + i] = x;
-    else
-        ((uint16_t *)c->numbers)[1 + i] = wa_half_of(dtype == WINATTN_FP16, x);
+    wa_store_numbers(c->plan.problem.dtype, &x, 1,
+                     c->numbers + (1 + i) * size_of(c));
 }
 
 /* ---- The layer ---- */
