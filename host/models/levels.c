@@ -181,20 +181,27 @@ winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
     return WINATTN_SUCCESS;
 }
 
-static winattn_linear_desc desc_of(const wa_layer_maker *maker,
-                                   const wa_layer *layer, unsigned norms)
+/* The layer, with what it is to do besides, or without. */
+static winattn_status read_layer(const wa_layer_maker *maker,
+                                 const wa_layer *layer, bool does_more,
+                                 wa_linear_problem *problem)
 {
-    const bool leaves_norm = (layer->norms & ~norms & WA_NORMALISES) != 0;
-    return (winattn_linear_desc){.struct_size = sizeof(winattn_linear_desc),
-                                 .dtype = maker->dtype,
-                                 .tier = maker->tier,
-                                 .allow_tf32 = maker->allow_tf32,
-                                 .in_features = layer->in,
-                                 .out_features = layer->out,
-                                 .has_bias = layer->has_bias,
-                                 .activation = layer->activation,
-                                 .has_residual = layer->adds && !leaves_norm,
-                                 .build_options = maker->build_options};
+    const bool leaves_norm = (layer->norms & WA_NORMALISES) && !does_more;
+    const winattn_linear_desc desc = {.struct_size = sizeof desc,
+                                      .dtype = maker->dtype,
+                                      .tier = maker->tier,
+                                      .allow_tf32 = maker->allow_tf32,
+                                      .in_features = layer->in,
+                                      .out_features = layer->out,
+                                      .has_bias = layer->has_bias,
+                                      .activation = layer->activation,
+                                      .has_residual =
+                                          layer->adds && !leaves_norm,
+                                      .build_options = maker->build_options};
+    WA_TRY(wa_linear_read(&desc, problem));
+    problem->norms = does_more ? layer->norms : 0;
+    problem->hidden = does_more ? layer->hidden : 0;
+    return WINATTN_SUCCESS;
 }
 
 /* A work-group has rows so short in one panel of products: all of it takes
@@ -203,15 +210,11 @@ static winattn_linear_desc desc_of(const wa_layer_maker *maker,
 
 bool wa_layer_may_be(const wa_layer_maker *maker, const wa_layer *layer)
 {
-    const winattn_linear_desc desc = desc_of(maker, layer, layer->norms);
     char excluded[WA_TIERS][WA_REASON_SIZE] = {""};
     wa_linear_problem problem;
     wa_linear_layout layout;
-    if (wa_linear_read(&desc, &problem) != WINATTN_SUCCESS)
-        return false;
-    problem.norms = layer->norms;
-    problem.hidden = layer->hidden;
-    if (wa_linear_plan_make(&problem, wa_session_device(maker->session),
+    if (read_layer(maker, layer, true, &problem) != WINATTN_SUCCESS ||
+        wa_linear_plan_make(&problem, wa_session_device(maker->session),
                             excluded, &layout) != WINATTN_SUCCESS)
         return false;
     if (layer->hidden) { /* weights that each work-group fetches want rows */
@@ -231,16 +234,17 @@ winattn_status wa_make_layer(const wa_layer_maker *maker,
 {
     const cl_context context = wa_session_context(maker->session);
     const cl_device_id device = wa_session_device_id(maker->session);
+    wa_linear_problem problem;
     if ((layer->norms || layer->hidden) && wa_layer_may_be(maker, layer)) {
-        const winattn_linear_desc desc = desc_of(maker, layer, layer->norms);
-        const winattn_status status = wa_linear_plan_with_shape(
-            context, device, &desc, layer->norms, layer->hidden, NULL, plan);
+        WA_TRY(read_layer(maker, layer, true, &problem));
+        const winattn_status status =
+            wa_linear_plan_with_shape(context, device, &problem, NULL, plan);
         if (status == WINATTN_SUCCESS || wa_may_pass(status) || layer->hidden)
             return status;
     }
     wa_forget_failure();
-    const winattn_linear_desc desc = desc_of(maker, layer, 0);
-    return winattn_linear_plan_create(context, device, &desc, plan);
+    WA_TRY(read_layer(maker, layer, false, &problem));
+    return wa_linear_plan_with_shape(context, device, &problem, NULL, plan);
 }
 
 winattn_status wa_chain_append_linear(wa_kernel_chain *chain,

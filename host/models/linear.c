@@ -186,20 +186,15 @@ static winattn_status build(winattn_linear_plan *plan,
 
 winattn_status wa_linear_plan_with_shape(cl_context context,
                                          cl_device_id device,
-                                         const winattn_linear_desc *desc,
-                                         unsigned norms, uint32_t hidden,
+                                         const wa_linear_problem *problem,
                                          const wa_linear_shape *shape,
                                          winattn_linear_plan **result)
 {
-    WA_TRY(wa_models_begin());
-    WA_WANT(result, "plan");
-    *result = NULL;
     winattn_linear_plan *plan = calloc(1, sizeof *plan);
     WA_TRY_MEMORY(plan);
-    winattn_status status = wa_linear_read(desc, &plan->problem);
-    plan->problem.norms = norms;
-    plan->problem.hidden = hidden;
-    WA_THEN(status, wa_session_acquire(context, device, &plan->session));
+    plan->problem = *problem;
+    winattn_status status =
+        wa_session_acquire(context, device, &plan->session);
     if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
         status = wa_fail_memory();
     WA_THEN(status, build(plan, shape));
@@ -217,7 +212,12 @@ winattn_status winattn_linear_plan_create(cl_context context,
                                           const winattn_linear_desc *desc,
                                           winattn_linear_plan **plan)
 {
-    return wa_linear_plan_with_shape(context, device, desc, 0, 0, NULL, plan);
+    wa_linear_problem problem;
+    WA_TRY(wa_models_begin());
+    WA_WANT(plan, "plan");
+    *plan = NULL;
+    WA_TRY(wa_linear_read(desc, &problem));
+    return wa_linear_plan_with_shape(context, device, &problem, NULL, plan);
 }
 
 void winattn_linear_plan_destroy(winattn_linear_plan *plan)

@@ -83,13 +83,12 @@ winattn_status wa_linear_append_as(const winattn_linear_plan *plan,
 winattn_status wa_linear_compare(const winattn_linear_plan *plan,
                                  wa_linear_kernel_id id);
 
-/* A plan with norms beside it, or with a hidden layer, as wa_linear_problem
- * has them; and with a shape of the caller's, for tests and measurements:
- * desc->tier says of which tier. NULL: with its own. (linear.c) */
+/* A plan for a problem, which may have what no descriptor has; for tests with
+ * a shape of the caller's, of the problem's tier. NULL: with its own.
+ * (linear.c) */
 winattn_status wa_linear_plan_with_shape(cl_context context,
                                          cl_device_id device,
-                                         const winattn_linear_desc *desc,
-                                         unsigned norms, uint32_t hidden,
+                                         const wa_linear_problem *problem,
                                          const wa_linear_shape *shape,
                                          winattn_linear_plan **plan);
 

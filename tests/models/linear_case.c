@@ -363,12 +363,22 @@ static winattn_linear_desc desc_of(const linear_case *c)
         .build_options = device_build_options(c->tier)};
 }
 
+static unsigned norms_of(const linear_case *c)
+{
+    return (linear_has(c, NORM_FOUND)        ? WA_FINDS_STATISTICS
+            : linear_has(c, NORM_ON_THE_WAY) ? WA_TAKES_STATISTICS
+                                             : 0u) |
+           (linear_has(c, STATISTICS) ? WA_GIVES_STATISTICS : 0u) |
+           (linear_has(c, NORM_OF_SUMS) ? WA_NORMALISES : 0u);
+}
+
 wa_linear_problem linear_problem_of(const linear_case *c)
 {
     const winattn_linear_desc desc = desc_of(c);
     wa_linear_problem problem;
     assert_status(wa_linear_read(&desc, &problem), 0, "");
     problem.hidden = c->hidden;
+    problem.norms = norms_of(c);
     return problem;
 }
 
@@ -414,15 +424,6 @@ static void check_plan(const winattn_linear_plan *plan, const linear_case *c,
                      linear_has(c, NORM) ? (bytes + 15) / 16 * 16 : 0);
 }
 
-static unsigned norms_of(const linear_case *c)
-{
-    return (linear_has(c, NORM_FOUND)        ? WA_FINDS_STATISTICS
-            : linear_has(c, NORM_ON_THE_WAY) ? WA_TAKES_STATISTICS
-                                             : 0u) |
-           (linear_has(c, STATISTICS) ? WA_GIVES_STATISTICS : 0u) |
-           (linear_has(c, NORM_OF_SUMS) ? WA_NORMALISES : 0u);
-}
-
 /* A call that no descriptor describes. */
 static void enqueue_norms(const winattn_linear_plan *plan, linear_run *run,
                           const winattn_linear *call)
@@ -454,18 +455,15 @@ static void enqueue_norms(const winattn_linear_plan *plan, linear_run *run,
 void run_linear(const linear_case *c, const wa_linear_shape *shape)
 {
     static const char *const types[] = {"fp32", "fp16", "bf16"};
-    const winattn_linear_desc desc = desc_of(c);
+    const wa_linear_problem problem = linear_problem_of(c);
     linear_run run;
     winattn_linear_plan *plan;
     size_t workspace = 0;
     announce("%u x %u -> %u -> %u %s, has %u, spread %u, data %d\n", c->rows,
              c->in, c->hidden, c->out, types[c->dtype], c->has, c->spread,
              c->data);
-    const winattn_status status =
-        shape ? wa_linear_plan_with_shape(device.context, device.id, &desc,
-                                          norms_of(c), c->hidden, shape, &plan)
-              : winattn_linear_plan_create(device.context, device.id, &desc,
-                                           &plan);
+    const winattn_status status = wa_linear_plan_with_shape(
+        device.context, device.id, &problem, shape, &plan);
     if (status != WINATTN_SUCCESS)
         fail_msg("no plan: %s\n%s", winattn_last_reason(),
                  winattn_last_build_log());

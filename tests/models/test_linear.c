@@ -319,8 +319,7 @@ static void norms_that_are_found(void **state)
             c.tier = WINATTN_TIER_MATRIX;
             c.dtype = (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16;
             c.seed = (unsigned)i + 1;
-            wa_linear_problem p = linear_problem_of(&c);
-            p.norms = WA_FINDS_STATISTICS;
+            const wa_linear_problem p = linear_problem_of(&c);
             if (!wa_linear_check_shape(&p, told, c.tier, &shape) &&
                 (part_is("all") || (i + k) % 3 == 0))
                 run_linear(&c, &shape);
@@ -362,10 +361,11 @@ static void wrong_wgmma_is_seen(void **state)
     winattn_linear_desc mlp = desc;
     mlp.out_features = 96;
     mlp.build_options = "-DHIDDEN=320";
-    assert_status(wa_linear_plan_with_shape(device.context, device.id, &mlp, 0,
-                                            384, NULL, &plan),
-                  WINATTN_UNSUPPORTED_PROBLEM,
-                  "self-test failed: y by wgmma, ");
+    assert_status(wa_linear_read(&mlp, &p), 0, "");
+    p.hidden = 384;
+    assert_status(
+        wa_linear_plan_with_shape(device.context, device.id, &p, NULL, &plan),
+        WINATTN_UNSUPPORTED_PROBLEM, "self-test failed: y by wgmma, ");
 }
 
 /* Others' blocks have parts of rows. */
@@ -376,15 +376,17 @@ static void statistics_are_of_mlps(void **state)
                                       .tier = (winattn_tier)chosen.tier,
                                       .in_features = 96,
                                       .out_features = 96};
+    wa_linear_problem p;
     winattn_linear_plan *plan;
     (void)state;
     if (!unit)
         skip();
-    assert_status(wa_linear_plan_with_shape(device.context, device.id, &desc,
-                                            WA_GIVES_STATISTICS, 0, NULL,
-                                            &plan),
-                  WINATTN_UNSUPPORTED_PROBLEM,
-                  "only an mlp in one launch finds statistics of its results");
+    assert_status(wa_linear_read(&desc, &p), 0, "");
+    p.norms = WA_GIVES_STATISTICS;
+    assert_status(
+        wa_linear_plan_with_shape(device.context, device.id, &p, NULL, &plan),
+        WINATTN_UNSUPPORTED_PROBLEM,
+        "only an mlp in one launch finds statistics of its results");
 }
 
 /* ---- Shapes that a row of the tuning table may name ---- */
