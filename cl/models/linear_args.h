@@ -15,7 +15,7 @@ typedef struct linear_args {
     arg_u64 rows;
     arg_u64 first_row; /* of the launch */
     arg_u64 x, weight, bias, residual, y;
-    /* from row to row */
+    /* from row to row; NEIGHBOURS: of x from line to line */
     arg_u32 x_stride, weight_stride, residual_stride, y_stride;
     arg_u32 in, out;
     arg_u32 flags;

@@ -8,6 +8,7 @@
  * Where a call has few tiles, DIM_WAVES waves share one: each multiplies some
  * of a stage's numbers, and their sums are added up in the end.
  *
+ * NEIGHBOURS: x is a map, of whose tokens four are a row (linear_ring.cl).
  * FINDS_STATISTICS: rows of x are normalised on the way (row_origin.cl), by
  * what work-items find of them in each stage. `bias` has pairs of s and b' in
  * fp32, and `residual`, which there is none of, the norm's weights. */
@@ -248,8 +249,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
         __attribute__((aligned(128)));
     __local storage_bits *ring = (__local storage_bits *)places;
     const int item = (int)get_local_id(0);
-    wave own_wave = {.lane = item % WAVE};
-    const wave *w = &own_wave;
+    const wave w = {.lane = item % WAVE};
     const uint column_blocks =
         (args.out + BLOCK_COLUMNS - 1) / (uint)BLOCK_COLUMNS;
     const uint block = (uint)get_group_id(0);
@@ -266,6 +266,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     source from_x, from_w, from_scale;
     set_source(&from_x, x, first_row, args.rows, args.x_stride, BLOCK_ROWS,
                args.flags & LINEAR_WIDE_X);
+    set_neighbours(&from_x, x, first_row, args.in);
     set_source(&from_w, weight, first_column, args.out, args.weight_stride,
                BLOCK_COLUMNS, args.flags & LINEAR_WIDE_WEIGHT);
     set_source(&from_scale, residual, 0, 1, 0, 1, args.flags & LINEAR_WIDE_X);
@@ -290,10 +291,10 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
                         item);
         END_COPIES();
         if (FINDS_STATISTICS && s == 0)
-            part.origin = find_origins(origins, origins_of, ring, &at, w);
+            part.origin = find_origins(origins, origins_of, ring, &at, &w);
         if (s >= 0)
             take_stage(sums, ring + (uint)s % STAGES * STAGE_SIZE, &at,
-                       origins, &part, (uint)s * STAGE_DIMS, args.in, w);
+                       origins, &part, (uint)s * STAGE_DIMS, args.in, &w);
         if (!ASYNC_COPIES && next < stages)
             keep_stage(to, held, item);
     }
@@ -302,5 +303,5 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     AWAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE); /* the ring was read */
     finish_wave(sums, (__local float *)places, item / WAVE, first_row,
-                first_column, &result, w);
+                first_column, &result, &w);
 }

@@ -16,6 +16,7 @@ REQUIRE(ROW_WAVES)
 REQUIRE(COLUMN_WAVES)
 REQUIRE(DIM_WAVES)
 REQUIRE(FINDS_STATISTICS)
+REQUIRE(NEIGHBOURS)
 
 #include "models/linear_extents.h"
 
@@ -29,12 +30,17 @@ typedef char has_two_stages[STAGES > 1 ? 1 : -1];
 #define X_TURNS TURNS(BLOCK_ROWS)
 #define W_TURNS TURNS(BLOCK_COLUMNS)
 
-/* Rows of a matrix that a block takes part of. */
+/* Rows of a matrix that a block takes part of. With NEIGHBOURS a row of x is
+ * four tokens of a map: one in an even line and column, the next in its
+ * column, the next in its line, and that behind both. */
 typedef struct source {
     __global const storage *rows; /* the block's first */
-    ulong stride;
-    int count; /* rows that exist */
+    ulong stride;                 /* of a map: of its lines */
+    int count;                    /* rows that exist */
     int wide;
+    uint token;  /* numbers of one; 0: this is no map */
+    uint across; /* rows of a pair of its lines, */
+    uint first;  /* and before the block's first */
 } source;
 
 /* `most` rows from the matrix's row `first` on, as far as it has them. */
@@ -45,6 +51,7 @@ INLINE void set_source(source *s, __global const storage *matrix, ulong first,
     s->stride = stride;
     s->count = (int)min(all - first, (ulong)most);
     s->wide = wide != 0;
+    s->token = 0;
 }
 
 /* Where a work-item's chunk of a turn is. */
@@ -55,6 +62,30 @@ INLINE int turn_row(int item, int turn)
 INLINE int turn_chunk(int item, int turn)
 {
     return (turn * GROUP + item) % ROW_CHUNKS;
+}
+
+/* Rows from `first` on are those of a map (NEIGHBOURS). */
+INLINE void set_neighbours(source *s, __global const storage *map, ulong first,
+                           uint in)
+{
+    if (!NEIGHBOURS)
+        return;
+    s->token = in / 4;
+    s->across = (uint)s->stride / (2 * s->token);
+    s->first = (uint)first % s->across;
+    s->rows = map + 2 * s->token * (2 * first - s->first);
+}
+
+/* What number k of a row of the block is number k of. */
+INLINE __global const storage *row_at(const source *s, int row, uint k)
+{
+    if (!NEIGHBOURS || s->token == 0)
+        return s->rows + row * s->stride;
+    const uint lines = (s->first + (uint)row) / s->across;
+    const uint which =
+        (k >= s->token) + (k >= 2 * s->token) + (k >= 3 * s->token);
+    return s->rows + 2ul * s->token * ((uint)row + lines * s->across) +
+           which % 2 * s->stride - (which - which / 2) * s->token;
 }
 
 /* A chunk of a row, element by element; zeros behind the last. */
@@ -81,8 +112,7 @@ INLINE void copy_chunks(__local storage_bits *to, const source *s,
             const int row = turn_row(item, t), chunk = turn_chunk(item, t);
             const uint at = k + chunk * CHUNK;
             copy_16(to + swizzled_offset(row, chunk * CHUNK, PITCH),
-                    s->rows + row * s->stride + at,
-                    (row < s->count) & (at < in),
+                    row_at(s, row, at) + at, (row < s->count) & (at < in),
                     (rows * ROW_CHUNKS % GROUP == 0) | (row < rows));
         }
         return;
@@ -91,7 +121,7 @@ INLINE void copy_chunks(__local storage_bits *to, const source *s,
         const int row = i / ROW_CHUNKS, chunk = i % ROW_CHUNKS;
         const uint at = k + chunk * CHUNK;
         *(__local uint4 *)(to + swizzled_offset(row, chunk * CHUNK, PITCH)) =
-            row < s->count ? load_elements(s->rows + row * s->stride, at, in)
+            row < s->count ? load_elements(row_at(s, row, at), at, in)
                            : (uint4)(0u);
     }
 }
@@ -103,7 +133,7 @@ INLINE void hold_chunks(uint4 *held, const source *s, const int rows, uint k,
     UNROLL_FOR (int t = 0; t < TURNS(rows); t++) {
         const int row = turn_row(item, t);
         const uint at = k + turn_chunk(item, t) * CHUNK;
-        __global const storage *from = s->rows + row * s->stride;
+        __global const storage *from = row_at(s, row, at);
         held[t] = (uint4)(0u);
         if (row < s->count && at < in)
             held[t] = s->wide ? *(__global const uint4 *)(from + at)

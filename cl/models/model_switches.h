@@ -39,8 +39,8 @@
      * once, as TEAM and TEAMS above */                                       \
     X(ROW_SIZE, 1, 0x7fffffff)                                                \
     X(ROW_ACCESS, 1, 8)                                                       \
-    /* norm_rows: 1: a row is four neighbours of a map, side by side; 1: the  \
-     * norm is added to another tensor */                                     \
+    /* norm_rows, linear_matrix: 1: a row is four neighbours of a map, side   \
+     * by side; norm_rows: 1: the norm is added to another tensor */          \
     X(NEIGHBOURS, 0, 1)                                                       \
     X(ADDS, 0, 1)                                                             \
     /* embed_patches: pictures are 0 bytes [height][width][channels], 1 fp32  \

@@ -201,12 +201,17 @@ static winattn_status read_layer(const wa_layer_maker *maker,
     WA_TRY(wa_linear_read(&desc, problem));
     problem->norms = does_more ? layer->norms : 0;
     problem->hidden = does_more ? layer->hidden : 0;
+    problem->merges = does_more && layer->merges;
     return WINATTN_SUCCESS;
 }
 
 /* A work-group has rows so short in one panel of products: all of it takes
  * less than a launch, however few work-groups there are. */
 #define SHORT_ROW 64u
+
+/* Each block of columns finds neighbours, four times as long as other rows of
+ * their stage, anew: few are a fourth of what else is few. */
+#define MERGED 4u
 
 bool wa_layer_may_be(const wa_layer_maker *maker, const wa_layer *layer)
 {
@@ -225,8 +230,9 @@ bool wa_layer_may_be(const wa_layer_maker *maker, const wa_layer *layer)
     }
     if (layer->norms == WA_NORMALISES && layer->in <= SHORT_ROW)
         return true;
-    return wa_linear_is_few(&layout, &problem, maker->rows) ==
-           (layer->norms == WA_FINDS_STATISTICS);
+    return wa_linear_is_few(&layout, &problem,
+                            (layer->merges ? MERGED : 1) * maker->rows) ==
+           (layer->norms == WA_FINDS_STATISTICS || layer->merges);
 }
 
 winattn_status wa_make_layer(const wa_layer_maker *maker,
@@ -235,7 +241,8 @@ winattn_status wa_make_layer(const wa_layer_maker *maker,
     const cl_context context = wa_session_context(maker->session);
     const cl_device_id device = wa_session_device_id(maker->session);
     wa_linear_problem problem;
-    if ((layer->norms || layer->hidden) && wa_layer_may_be(maker, layer)) {
+    if ((layer->norms || layer->hidden || layer->merges) &&
+        wa_layer_may_be(maker, layer)) {
         WA_TRY(read_layer(maker, layer, true, &problem));
         const winattn_status status =
             wa_linear_plan_with_shape(context, device, &problem, NULL, plan);
@@ -255,7 +262,7 @@ winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
     const winattn_linear linear = {
         .struct_size = sizeof linear,
         .rows = call->rows,
-        .x_stride = problem->in,
+        .x_stride = call->line ? call->line : problem->in,
         .weight_stride = problem->hidden ? problem->hidden : problem->in,
         .residual_stride = problem->out,
         .y_stride = problem->out,

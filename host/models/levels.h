@@ -104,6 +104,8 @@ typedef struct wa_layer {
     /* numbers of a hidden layer in the same launch, or 0: then there is no
      * plan where there is no such kernel */
     uint32_t hidden;
+    /* is to have four neighbours of a map for a row, if it can, as norms */
+    bool merges;
 } wa_layer;
 /* Is there such a kernel, and is it for calls of so many rows, or is a launch
  * less worth more? */
@@ -117,6 +119,7 @@ winattn_status wa_make_layer(const wa_layer_maker *maker,
 typedef struct wa_layer_call {
     uint64_t rows; /* below 2^32 */
     winattn_tensor x, weight, bias, residual, y;
+    uint64_t line; /* elements of one of x, where that is a map; else 0 */
     winattn_tensor norm_weight, norm_bias; /* where it normalises sums */
     wa_linear_norms norms;
 } wa_layer_call;

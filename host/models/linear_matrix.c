@@ -179,7 +179,7 @@ static void add_few(const wa_linear_problem *problem, const wa_device *device,
                             &few) &&
         !choose_few(problem, device, &few))
         return;
-    if (problem->norms == WA_FINDS_STATISTICS)
+    if (problem->norms == WA_FINDS_STATISTICS || problem->merges)
         *s = few;
     else if (!problem->norms)
         write_kernel(problem, device, &few, &layout->kernel[WA_LINEAR_FEW]);
@@ -188,11 +188,16 @@ static void add_few(const wa_linear_problem *problem, const wa_device *device,
     layout->few_columns = model->block_columns;
 }
 
-/* NULL, or why a kernel of that shape does not do what is to be done about
- * norms. */
-static const char *refuse_norms(const wa_linear_problem *problem,
-                                const wa_linear_shape *s)
+/* NULL, or why a kernel of that shape does not do what is to be done beside
+ * the layer. */
+static const char *refuse_more(const wa_linear_problem *problem,
+                               const wa_linear_shape *s)
 {
+    const uint32_t chunk = problem->dtype == WINATTN_FP32 ? 4 : 8;
+    if (problem->merges && (s->wgmma || s->keeps_weight))
+        return "no kernel of that shape finds neighbours";
+    if (problem->merges && problem->in % (4 * chunk) != 0)
+        return "neighbours are no whole chunks";
     if (problem->norms == WA_FINDS_STATISTICS && !problem->hidden)
         return s->wgmma || s->keeps_weight || problem->has_residual ||
                        problem->dtype == WINATTN_FP32
@@ -240,7 +245,7 @@ const char *wa_linear_plan_matrix(const wa_linear_problem *problem,
             snprintf(layout->not_taken, sizeof layout->not_taken, "%s", why);
         add_few(problem, device, &model, layout, &s);
     }
-    WA_REFUSE(refuse_norms(problem, &s));
+    WA_REFUSE(refuse_more(problem, &s));
     layout->tier = MATRIX;
     write_kernel(problem, device, &s, &layout->kernel[WA_LINEAR_MANY]);
     snprintf(layout->reason, sizeof layout->reason,

@@ -179,10 +179,10 @@ bool wa_linear_plan_tier(const wa_linear_problem *problem,
         [WINATTN_TIER_LOCAL] = wa_linear_plan_local,
         [WINATTN_TIER_MATRIX] = wa_linear_plan_matrix};
     const char *why = wa_tier_refusal(device, tier);
-    if (!why && (problem->norms || problem->hidden) &&
+    if (!why && (problem->norms || problem->hidden || problem->merges) &&
         tier != WINATTN_TIER_MATRIX)
-        why =
-            "norms and a hidden layer are beside layers on tier matrix alone";
+        why = "norms, a hidden layer and neighbours are beside layers on tier "
+              "matrix alone";
     if (!why)
         why = planners[tier](problem, device, shape, layout);
     if (why && why != layout->refusals[tier])
@@ -263,6 +263,7 @@ static void append_shape(const wa_linear_problem *problem, winattn_tier tier,
         if (wa_linear_splits(problem))
             append(kernel, WA_OPTION(SPLITS_FP32), 1);
         append(kernel, WA_OPTION(FINDS_STATISTICS), norms != 0);
+        append(kernel, WA_OPTION(NEIGHBOURS), problem->merges);
         if (s->keeps_weight)
             append(kernel, WA_OPTION(WEIGHT_STAGES),
                    (uint32_t)wa_linear_blocks(in, s->stage_dims));

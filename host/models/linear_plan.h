@@ -30,10 +30,13 @@ typedef struct wa_linear_problem {
     bool allow_tf32, layer_norm, has_bias, has_residual;
     winattn_activation activation;
     uint32_t in, out;
-    /* No descriptor has these: norms, and numbers of a hidden layer with GELU,
-     * of which W is then (cl/hopper/mlp_wgmma.cl; 0: there is none). */
+    /* No descriptor has these: norms; numbers of a hidden layer with GELU, of
+     * which W is then (cl/hopper/mlp_wgmma.cl; 0: there is none); x is a map,
+     * and a row four neighbours (cl/models/linear_ring.cl), in calls of few.
+     */
     unsigned norms;
     uint32_t hidden;
+    bool merges;
     float eps;
     const char *build_options; /* never NULL */
 } wa_linear_problem;

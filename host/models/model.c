@@ -182,26 +182,42 @@ static winattn_status make_blocks(winattn_model *model, uint32_t number,
     return make_blocks(model, number, false);
 }
 
-static winattn_status make_stage(winattn_model *model, uint32_t number)
+/* In calls of few rows the layer gathers neighbours by itself, where none is
+ * behind the map's end, and normalises them. */
+static winattn_status make_merger(winattn_model *model, uint32_t number)
 {
     wa_model_stage *stage = &model->stages[number];
     wa_merger *merger = &stage->merger;
     const bool is_v2 = model->config.generation == 2;
     const char *options = model->desc.build_options;
-    const uint32_t c = stage->channels;
-    WA_TRY(make_blocks(model, number, true));
-    if (number + 1 == model->config.stages)
-        return WINATTN_SUCCESS;
-    WA_TRY(wa_model_make_rows(model, options,
-                              is_v2 ? WA_ROW_MERGE : WA_ROW_MERGE_NORM, 4 * c,
-                              &merger->neighbours));
+    const uint32_t in = 4 * stage->channels, out = stage[1].channels;
+    const wa_layer_maker maker = maker_of(model, options, stage[1].tokens);
+    wa_layer layer = {.in = in,
+                      .out = out,
+                      .norms = is_v2 ? 0 : WA_FINDS_STATISTICS,
+                      .merges = true};
+    if (stage->height % 2 != 0 || stage->width % 2 != 0 ||
+        !wa_layer_may_be(&maker, &layer)) {
+        layer.norms = is_v2 ? WA_NORMALISES : 0;
+        layer.merges = false;
+    }
     if (is_v2)
-        return make_normed(
-            model,
-            &(wa_layer){.in = 4 * c, .out = 2 * c, .norms = WA_NORMALISES},
-            stage[1].tokens, &merger->linear, &merger->norm);
-    return wa_model_make_linear(model, options, 4 * c, 2 * c, false,
-                                &merger->linear);
+        WA_TRY(make_normed(model, &layer, stage[1].tokens, &merger->linear,
+                           &merger->norm));
+    else
+        WA_TRY(wa_make_layer(&maker, &layer, &merger->linear));
+    return merger->linear->problem.merges
+               ? WINATTN_SUCCESS
+               : wa_model_make_rows(model, options,
+                                    is_v2 ? WA_ROW_MERGE : WA_ROW_MERGE_NORM,
+                                    in, &merger->neighbours);
+}
+
+static winattn_status make_stage(winattn_model *model, uint32_t number)
+{
+    WA_TRY(make_blocks(model, number, true));
+    return number + 1 < model->config.stages ? make_merger(model, number)
+                                             : WINATTN_SUCCESS;
 }
 
 static winattn_status make_plans(winattn_model *model)
@@ -270,6 +286,20 @@ static void lay_out(winattn_model *model)
         wa_part_bytes((uint64_t)model->desc.batch * last * size);
 }
 
+static void find_norms(const winattn_model *model,
+                       wa_stage_norms norms[WA_SWIN_STAGES])
+{
+    memset(norms, 0, WA_SWIN_STAGES * sizeof *norms); /* WA_NORMS_ALONE */
+    for (uint32_t i = 0; i < WA_SWIN_STAGES; i++) {
+        const wa_model_stage *stage = &model->stages[i];
+        if (stage->plain)
+            norms[i].blocks = wa_block_norms_in(stage->plain);
+        if (stage->merger.linear &&
+            stage->merger.linear->problem.norms == WA_FINDS_STATISTICS)
+            norms[i].merger = WA_NORMS_IN_LAYERS;
+    }
+}
+
 winattn_status winattn_model_create(cl_context context, cl_device_id device,
                                     const winattn_model_desc *desc,
                                     const winattn_swin_weights *weights,
@@ -280,16 +310,14 @@ winattn_status winattn_model_create(cl_context context, cl_device_id device,
     *result = NULL;
     winattn_model *model = calloc(1, sizeof *model);
     WA_TRY_MEMORY(model);
-    wa_norms_in norms[WA_SWIN_STAGES] = {WA_NORMS_ALONE};
+    wa_stage_norms norms[WA_SWIN_STAGES];
     winattn_status status = read_desc(desc, weights, model);
     WA_THEN(status, set_shapes(model));
     WA_THEN(status, wa_session_acquire(context, device, &model->session));
     if (status == WINATTN_SUCCESS && !(model->lock = wa_lock_create()))
         status = wa_fail_memory();
     WA_THEN(status, make_plans(model));
-    for (uint32_t i = 0; i < WA_SWIN_STAGES; i++)
-        if (model->stages[i].plain)
-            norms[i] = wa_block_norms_in(model->stages[i].plain);
+    find_norms(model, norms);
     WA_THEN(status,
             wa_model_weights_make(model->session, weights, &model->desc, norms,
                                   &model->weights));
@@ -389,7 +417,10 @@ static winattn_status describe_stage(const winattn_model *model,
         return WINATTN_SUCCESS;
     const uint64_t rows = stage[1].tokens;
     snprintf(name, sizeof name, "stage%u neighbours", number);
-    wa_row_describe(&stage->merger.neighbours, name, rows, text, size);
+    if (stage->merger.neighbours.kernel)
+        wa_row_describe(&stage->merger.neighbours, name, rows, text, size);
+    else
+        wa_append(text, size, "%s: in stage%u merger\n", name, number);
     snprintf(name, sizeof name, "stage%u merger", number);
     return describe_layer(name, stage->merger.linear, rows, text, size);
 }

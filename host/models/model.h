@@ -38,12 +38,13 @@ typedef struct wa_model_weights {
         winattn_block_weights *blocks;
         wa_block_fold *folds; /* NULL: norms are not in layers */
         winattn_tensor merge_norm_weight, merge_norm_bias, merge_weight;
+        winattn_tensor merge_terms; /* of a merger's norm in its layer */
     } stages[WA_SWIN_STAGES];
 } wa_model_weights;
 
 /* Between a stage and the next one: neighbours side by side, which generation
- * 1 normalises; a linear layer; generation 2 normalises now, by a launch of
- * its own where the layer does not. */
+ * 1 normalises; a linear layer; generation 2 normalises now. What the layer
+ * does by itself has no launch. */
 typedef struct wa_merger {
     wa_row_plan neighbours, norm;
     winattn_linear_plan *linear;
@@ -75,13 +76,17 @@ struct winattn_model {
     uint64_t map_at[2], part_at, features_at, workspace;
 };
 
+/* Which layers have norms, of a stage's blocks, and of the merger behind. */
+typedef struct wa_stage_norms {
+    wa_norms_in blocks, merger;
+} wa_stage_norms;
+
 /* Rounds to the model's dtype, or matrices to TF32 where layers would cut them
- * off, and uploads; released also after a failure. norms: of each stage's
- * blocks */
+ * off, and uploads; released also after a failure. */
 winattn_status wa_model_weights_make(wa_session *session,
                                      const winattn_swin_weights *from,
                                      const winattn_model_desc *desc,
-                                     const wa_norms_in norms[WA_SWIN_STAGES],
+                                     const wa_stage_norms norms[],
                                      wa_model_weights *weights);
 void wa_model_weights_release(wa_model_weights *weights);
 

@@ -101,7 +101,7 @@ static winattn_tensor map_of(const winattn_model *model,
                                     : at(call, model->map_at[stage % 2]);
 }
 
-/* A layer, and then a norm in place, unless the layer has it. */
+/* A layer, and then a norm in place, unless that is in the layer. */
 static winattn_status append_normed(const winattn_linear_plan *plan,
                                     const wa_row_plan *norm,
                                     const wa_layer_call *call,
@@ -191,14 +191,21 @@ winattn_status wa_model_append_merger(const winattn_model *model,
                                     .eps = model->config.outer_norm_eps,
                                     .height = stage->height,
                                     .width = stage->width};
-    const wa_layer_call merge = {.rows = neighbours.rows,
-                                 .x = rows,
-                                 .weight = w->merge_weight,
-                                 .y = next,
-                                 .norm_weight = neighbours.weight,
-                                 .norm_bias = neighbours.bias,
-                                 .norms.eps = neighbours.eps};
-    WA_TRY(wa_row_append(&stage->merger.neighbours, &neighbours, chain));
+    wa_layer_call merge = {
+        .rows = neighbours.rows,
+        .x = rows,
+        .weight = w->merge_weight,
+        .bias = w->merge_terms,
+        .y = next,
+        .norm_weight = neighbours.weight,
+        .norm_bias = neighbours.bias,
+        .norms = {.x_scale = neighbours.weight, .eps = neighbours.eps}};
+    if (stage->merger.linear->problem.merges) {
+        merge.x = map;
+        merge.line = (uint64_t)stage->width * stage->channels;
+    } else {
+        WA_TRY(wa_row_append(&stage->merger.neighbours, &neighbours, chain));
+    }
     return append_normed(stage->merger.linear, &stage->merger.norm, &merge,
                          chain);
 }

@@ -31,17 +31,26 @@ typedef struct upload {
 /* Layers of a block that take a norm's weights. */
 #define FOLDED 2
 
+/* A norm that is in a layer: the first of its tensors in the part, and of the
+ * layer's, which are weights and bias; W has all of the norm's weights; where
+ * terms go. */
+typedef struct folding {
+    int norm, layer;
+    bool has_bias, in_weights;
+    winattn_tensor *terms;
+} folding;
+
 /* The tensors of a part, which share a buffer. */
 typedef struct part {
     wa_session *session;
     winattn_dtype dtype;
     bool cuts_matrices;
-    const wa_norms_in *all_norms; /* of each stage */
-    wa_norms_in norms;            /* of the block */
+    const wa_stage_norms *norms; /* of each stage */
     wa_model_weights *w;
     upload all[WA_BLOCK_TENSORS + FOLDED];
     size_t count;
-    wa_block_fold *fold;     /* of a block whose norms are in its layers */
+    folding folds[FOLDED]; /* of a part whose norms are in its layers */
+    size_t fold_count;
     float *made[3 * FOLDED]; /* numbers that were made for the part */
 } part;
 
@@ -96,15 +105,15 @@ static float largest_scale(const float *scale, size_t count)
 
 /* A layer's norm, of its rows on the way (cl/models/row_origin.cl): its
  * weights become at most 1, for x times these to be in range, and W larger in
- * turn; or W has all of them, which rounds it once more. `norm` and those
- * behind it, `layer` and those behind it: weights, bias. */
-static winattn_status fold_norm(part *p, int norm, int layer, bool in_weights,
-                                float **made, winattn_tensor *terms_at)
+ * turn; or W has all of them, which rounds it once more. */
+static winattn_status fold_norm(part *p, const folding *f, float **made)
 {
-    const float *scale = p->all[norm].from, *shift = p->all[norm + 1].from;
-    const float *weight = p->all[layer].from, *bias = p->all[layer + 1].from;
-    const size_t in = (size_t)p->all[norm].count;
-    const size_t out = (size_t)p->all[layer + 1].count;
+    upload *norm = &p->all[f->norm], *layer = &p->all[f->layer];
+    const float *scale = norm[0].from, *shift = norm[1].from;
+    const float *weight = layer[0].from;
+    const float *bias = f->has_bias ? layer[1].from : NULL;
+    const size_t in = (size_t)norm->count;
+    const size_t out = (size_t)layer->count / in;
     const float most = largest_scale(scale, in);
     float *folded = made[0] = calloc(in * out, sizeof *folded);
     float *terms = made[1] = calloc(2 * out, sizeof *terms);
@@ -112,11 +121,11 @@ static winattn_status fold_norm(part *p, int norm, int layer, bool in_weights,
     if (!folded || !terms || !left)
         return wa_fail_memory();
     for (size_t k = 0; k < in; k++)
-        left[k] = in_weights ? 1 : as_stored(p->dtype, scale[k] / most);
+        left[k] = f->in_weights ? 1 : as_stored(p->dtype, scale[k] / most);
     for (size_t o = 0; o < out; o++) {
-        double sum = 0, added = bias[o];
+        double sum = 0, added = bias ? bias[o] : 0;
         for (size_t i = o * in, k = 0; k < in; i++, k++) {
-            const float factor = in_weights ? scale[k] : most;
+            const float factor = f->in_weights ? scale[k] : most;
             folded[i] = as_stored(p->dtype, weight[i] * factor);
             if (isinf(folded[i]) && isfinite(weight[i]) && isfinite(factor))
                 return WA_UNSUPPORTED(
@@ -129,23 +138,31 @@ static winattn_status fold_norm(part *p, int norm, int layer, bool in_weights,
         terms[2 * o] = (float)sum;
         terms[2 * o + 1] = (float)added;
     }
-    p->all[norm].from = left;
-    p->all[layer].from = folded;
+    norm->from = left;
+    layer->from = folded;
     p->all[p->count++] = (upload){
-        .from = terms, .count = 2 * out, .is_fp32 = true, .to = terms_at};
+        .from = terms, .count = 2 * out, .is_fp32 = true, .to = f->terms};
     return WINATTN_SUCCESS;
 }
 
-static winattn_status fold_norms(part *p)
+/* What the part begins with says what it is of. */
+static void find_folds(part *p, const wa_swin_tensor *t)
 {
-    if (!p->fold)
-        return WINATTN_SUCCESS;
-    WA_TRY(fold_norm(p, WA_BLOCK_NORM1_WEIGHT, WA_BLOCK_QKV_WEIGHT,
-                     p->norms == WA_NORMS_IN_WEIGHTS, p->made,
-                     &p->fold->qkv_terms));
-    return fold_norm(p, WA_BLOCK_NORM2_WEIGHT, WA_BLOCK_FC1_WEIGHT,
-                     p->norms >= WA_NORMS_IN_MLP, p->made + 3,
-                     &p->fold->fc1_terms);
+    struct wa_stage_tensors *w = &p->w->stages[t->stage];
+    const wa_stage_norms norms = p->norms[t->stage];
+    p->fold_count = 0;
+    if (t->group == WA_SWIN_BLOCK && w->folds) {
+        wa_block_fold *fold = &w->folds[t->block];
+        p->folds[p->fold_count++] =
+            (folding){WA_BLOCK_NORM1_WEIGHT, WA_BLOCK_QKV_WEIGHT, true,
+                      norms.blocks == WA_NORMS_IN_WEIGHTS, &fold->qkv_terms};
+        p->folds[p->fold_count++] =
+            (folding){WA_BLOCK_NORM2_WEIGHT, WA_BLOCK_FC1_WEIGHT, true,
+                      norms.blocks >= WA_NORMS_IN_MLP, &fold->fc1_terms};
+    }
+    if (t->group == WA_SWIN_MERGE && norms.merger != WA_NORMS_ALONE)
+        p->folds[p->fold_count++] =
+            (folding){0, 2, false, false, &w->merge_terms};
 }
 
 static void drop_made(part *p)
@@ -153,7 +170,6 @@ static void drop_made(part *p)
     for (size_t i = 0; i < sizeof p->made / sizeof *p->made; i++)
         free(p->made[i]);
     memset(p->made, 0, sizeof p->made);
-    p->fold = NULL;
 }
 
 /* Rounds the tensors of the part into a buffer. */
@@ -194,10 +210,12 @@ static winattn_status upload_part(part *p)
 /* The same, with norms in layers, and begins the next part. */
 static winattn_status send(part *p)
 {
-    winattn_status status = fold_norms(p);
+    winattn_status status = WINATTN_SUCCESS;
+    for (size_t i = 0; i < p->fold_count; i++)
+        WA_THEN(status, fold_norm(p, &p->folds[i], p->made + 3 * i));
     WA_THEN(status, upload_part(p));
     drop_made(p);
-    p->count = 0;
+    p->count = p->fold_count = 0;
     return status;
 }
 
@@ -226,10 +244,8 @@ static winattn_status add(void *data, const wa_swin_tensor *t,
          (t->index == WA_BLOCK_TABLE &&
           wa_model_table_dtype(t->config, p->dtype) == WINATTN_TERM_FP32));
     if (t->index == 0) {
-        wa_block_fold *folds = p->w->stages[t->stage].folds;
         WA_TRY(send(p));
-        p->norms = p->all_norms[t->stage];
-        p->fold = t->group == WA_SWIN_BLOCK && folds ? &folds[t->block] : NULL;
+        find_folds(p, t);
     }
     const bool is_matrix = t->axes > 1 && (t->group != WA_SWIN_BLOCK ||
                                            t->index < WA_BLOCK_TABLE);
@@ -242,14 +258,14 @@ static winattn_status add(void *data, const wa_swin_tensor *t,
 winattn_status wa_model_weights_make(wa_session *session,
                                      const winattn_swin_weights *from,
                                      const winattn_model_desc *desc,
-                                     const wa_norms_in norms[WA_SWIN_STAGES],
+                                     const wa_stage_norms norms[],
                                      wa_model_weights *w)
 {
     const wa_swin_config *config = &from->config;
     part p = {.session = session,
               .dtype = desc->dtype,
               .cuts_matrices = cuts_matrices(session, desc),
-              .all_norms = norms,
+              .norms = norms,
               .w = w};
     memset(w, 0, sizeof *w);
     w->most = 2; /* what comes before stages and after them */
@@ -261,7 +277,7 @@ winattn_status wa_model_weights_make(wa_session *session,
         w->stages[i].blocks =
             calloc(config->depths[i], sizeof *w->stages[i].blocks);
         WA_TRY_MEMORY(w->stages[i].blocks);
-        if (norms[i] == WA_NORMS_ALONE)
+        if (norms[i].blocks == WA_NORMS_ALONE)
             continue;
         w->stages[i].folds =
             calloc(config->depths[i], sizeof *w->stages[i].folds);

@@ -310,7 +310,7 @@ static winattn_status make(unfused *u, const winattn_swin_weights *weights)
     if (!u->on_cpu && device->max_work_group < 256)
         return WA_BAD_DEVICE(
             "work-groups of 256 are too large for the device");
-    static const wa_norms_in norms[WA_SWIN_STAGES];
+    static const wa_stage_norms norms[WA_SWIN_STAGES];
     WA_TRY(wa_model_weights_make(model->session, weights, &model->desc, norms,
                                  &u->weights));
     for (uint32_t i = 0; i < model->config.stages; i++)

@@ -185,7 +185,10 @@ static const char *linear_fault(const standin_launch *l, progress *p)
     const bool has_residual = option(l, "-DHAS_RESIDUAL=") != 0;
     const wide columns = option(l, "-DBLOCK_COLUMNS=");
     const range all[] = {
-        range_of(l, 1, a.x, matrix(a.rows, a.x_stride, a.in), size),
+        range_of(l, 1, a.x,
+                 option(l, "-DNEIGHBOURS=") ? a.rows * a.in
+                                            : matrix(a.rows, a.x_stride, a.in),
+                 size),
         range_of(l, 2, a.weight, matrix(a.out, a.weight_stride, a.in), size),
         range_of(l, 3, a.bias, has_bias ? a.out : 0, size),
         range_of(l, 4, a.residual,

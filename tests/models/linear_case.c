@@ -20,6 +20,7 @@ typedef struct linear_run {
     unsigned random;
     matrix x, weight, bias, norm_weight, norm_bias, residual, y;
     matrix hidden_weight, hidden_bias; /* of no rows where there is none */
+    model_tensor map;                  /* that has x's rows */
     model_tensor terms, x_statistics, y_statistics;
 } linear_run;
 
@@ -107,6 +108,25 @@ static matrix drawn(linear_run *run, unsigned rows, unsigned columns,
     return m;
 }
 
+/* A map whose lines have a third of x's rows: of a row there are the tokens in
+ * an even line and column, below that, beside it, and below this one. */
+static model_tensor map_of(const linear_run *run)
+{
+    const linear_case *c = run->c;
+    const unsigned token = c->in / 4, across = c->rows / 3;
+    double *values = numbers((size_t)c->rows * c->in);
+    for (unsigned r = 0; r < c->rows; r++)
+        for (unsigned i = 0; i < c->in; i++) {
+            const unsigned which = i / token;
+            const unsigned y = r / across * 2 + which % 2;
+            const unsigned x = r % across * 2 + which / 2;
+            values[(y * 2 * across + x) * token + i % token] =
+                at(&run->x, r, i);
+        }
+    return tensor_of(kind_of(c->dtype), values, (size_t)c->rows * c->in,
+                     c->spread);
+}
+
 static void make_run(linear_run *run, const linear_case *c)
 {
     memset(run, 0, sizeof *run);
@@ -114,6 +134,8 @@ static void make_run(linear_run *run, const linear_case *c)
     run->random = c->seed * 2654435761u + 1;
     put_tensors_in_odd_memory(linear_has(c, IN_ODD_MEMORY));
     run->x = drawn(run, c->rows, c->in, draw_x);
+    if (linear_has(c, MAP))
+        run->map = map_of(run);
     run->weight =
         drawn(run, c->out, c->hidden ? c->hidden : c->in, draw_weight);
     run->bias = drawn(run, 1, c->out, draw_bias);
@@ -379,6 +401,7 @@ wa_linear_problem linear_problem_of(const linear_case *c)
     assert_status(wa_linear_read(&desc, &problem), 0, "");
     problem.hidden = c->hidden;
     problem.norms = norms_of(c);
+    problem.merges = linear_has(c, MAP);
     return problem;
 }
 
@@ -394,6 +417,10 @@ static winattn_linear call_of(const linear_run *run, size_t workspace)
                            .x = run->x.t.at,
                            .weight = run->weight.t.at,
                            .y = y->t.at};
+    if (linear_has(c, MAP)) {
+        call.x = run->map.at;
+        call.x_stride = c->rows / 3 * (c->in / 2);
+    }
     if (linear_has(c, BIAS))
         call.bias = run->bias.t.at;
     if (linear_has(c, NORM) || linear_has(c, NORM_OF_SUMS)) {
@@ -472,7 +499,7 @@ void run_linear(const linear_case *c, const wa_linear_shape *shape)
     check_plan(plan, c, workspace);
     make_run(&run, c);
     const winattn_linear call = call_of(&run, workspace);
-    if (norms_of(c) || c->hidden)
+    if (norms_of(c) || c->hidden || linear_has(c, MAP))
         enqueue_norms(plan, &run, &call);
     else
         assert_status(

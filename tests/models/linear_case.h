@@ -32,7 +32,9 @@ enum {
     STATISTICS = 128,
     NORM_OF_SUMS = 256,
     NORM_FOUND = 512 | 64, /* NORM_ON_THE_WAY, by statistics of its own */
-    ODD_NORM = 1024        /* the norm's weights start anywhere */
+    ODD_NORM = 1024,       /* the norm's weights start anywhere */
+    MAP = 2048 /* x is a map, whose neighbours are rows, a third of them in
+                * each line */
 };
 
 typedef struct linear_case {

@@ -72,8 +72,8 @@ static const linear_case with_norms[] =
         {131, 256, 128, NORM_OF_SUMS | ODD_NORM, .eps = 1e-5f},
         {33, 80, 80, NORM_OF_SUMS | BIAS, .spread = 5, .eps = 0.5f},
 },
-                         /* and by fragments */
-    with_found_norms[] = {
+                         /* and by fragments, also of neighbours on maps */
+    found_on_the_way[] = {
         {49, 96, 96, NORM_FOUND | BIAS | ODD_NORM, .eps = 1e-5f},
         {33, 40, 70, NORM_FOUND | BIAS | GELU, .eps = 1e-5f},
         {20, 33, 51, NORM_FOUND | BIAS, .spread = 3, .eps = 0.5f},
@@ -81,6 +81,11 @@ static const linear_case with_norms[] =
         {9, 700, 24, NORM_FOUND, .spread = 8},
         {9, 768, 24, NORM_FOUND, .data = DATA_OUTLIERS},
         {21, 5, 8, NORM_FOUND | BIAS, .eps = 1e-3f},
+        {147, 128, 70, NORM_FOUND | MAP, .eps = 1e-5f},
+        {3, 384, 48, NORM_FOUND | MAP, .data = DATA_OFFSET},
+        {93, 160, 33, NORM_FOUND | MAP, .spread = 3, .eps = 1e-5f},
+        {126, 96, 40, MAP | GELU | RESIDUAL, .spread = 8},
+        {201, 32, 64, MAP | BIAS, .spread = 1},
 };
 #define WITH_NORMS (sizeof with_norms / sizeof *with_norms)
 
@@ -308,16 +313,20 @@ static void hidden_layers(void **state)
         }
 }
 
-static void norms_that_are_found(void **state)
+static void norms_and_neighbours(void **state)
 {
     (void)state;
     for (size_t i = 0;
-         unit && i < sizeof with_found_norms / sizeof *with_found_norms; i++)
+         unit && i < sizeof found_on_the_way / sizeof *found_on_the_way; i++)
         for (size_t k = 0; k < SHAPES; k++) {
-            linear_case c = with_found_norms[i];
+            linear_case c = found_on_the_way[i];
             const wa_linear_shape shape = shape_of(k, false);
             c.tier = WINATTN_TIER_MATRIX;
-            c.dtype = (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16;
+            const bool has_fp32 =
+                unit->has_tf32 && !linear_has(&c, NORM_FOUND);
+            c.dtype = k % 2 && has_fp32 ? WINATTN_FP32
+                      : (i + k) % 2     ? WINATTN_FP16
+                                        : WINATTN_BF16;
             c.seed = (unsigned)i + 1;
             const wa_linear_problem p = linear_problem_of(&c);
             if (!wa_linear_check_shape(&p, told, c.tier, &shape) &&
@@ -454,7 +463,7 @@ int main(int count, char **arguments)
                                         release_session),
         cmocka_unit_test_setup_teardown(norms_by_wgmma, hold_session,
                                         release_session),
-        cmocka_unit_test_setup_teardown(norms_that_are_found, hold_session,
+        cmocka_unit_test_setup_teardown(norms_and_neighbours, hold_session,
                                         release_session),
         cmocka_unit_test(statistics_are_of_mlps),
         cmocka_unit_test_setup_teardown(wrong_wgmma_is_seen, hold_session,

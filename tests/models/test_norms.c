@@ -89,12 +89,15 @@ static void check(wa_device *told, cl_uint generation, winattn_dtype dtype)
 {
     const pictures p = pictures_of(generation, dtype);
     const uint32_t units = told->compute_units;
-    const places own = {"norm: norm_rows, ", ""};
-    const model_run want = run_tier(&p, WINATTN_TIER_LOCAL, own);
+    const places own = {"norm: norm_rows, ",
+                        "stage0 neighbours: in stage0 merger"};
+    const model_run want =
+        run_tier(&p, WINATTN_TIER_LOCAL,
+                 (places){"norm: norm_rows, ", "stage0 neighbours: "});
     compare(&p, &want,
-            generation == 1 ? (places){"of statistics of their own",
-                                       "patch norm: in patch"}
-                            : own);
+            generation == 1
+                ? (places){"of statistics of their own", own.outside}
+                : own);
     told->compute_units = 1;
     compare(&p, &want,
             generation == 1
