@@ -70,6 +70,9 @@ const char *const wa_linear_wgmma_rows[] = {
     "64:192:64:6:8:1:1:0:1",
     "linear-matrix NVIDIA 90 tf32 many residual 192 192 "
     "64:192:32:8:12:1:1:1:1",
+    "linear-matrix NVIDIA 90 tf32 many plain 192 576 192:192:32:4:12:1:1:0:1",
+    "linear-matrix NVIDIA 90 tf32 many gelu 192 768 192:192:32:4:12:1:1:0:1",
+    "linear-matrix NVIDIA 90 tf32 many plain 384 1152 192:192:32:4:12:1:1:0:1",
     "linear-matrix NVIDIA 90 tf32 many gelu 384 1536 192:192:32:4:12:1:1:0:1",
     "linear-matrix NVIDIA 90 tf32 many plain 1536 768 64:192:32:5:8:1:1:0:1",
     "linear-matrix NVIDIA 90 tf32 many gelu 768 3072 192:144:32:4:12:1:1:0:1",
