@@ -53,8 +53,9 @@ typedef struct wa_linear_norms {
     uint64_t hidden_stride;
 } wa_linear_norms;
 
-/* Appends the launches of a call that wa_linear_check accepted. norms: NULL
- * where the problem has none. (linear_call.c) */
+/* Appends the launches of a call that wa_linear_check accepted; or that
+ * merges, where x_stride is that of a map's lines, which follow each other.
+ * norms: NULL where the problem has none. (linear_call.c) */
 winattn_status wa_linear_append(const winattn_linear_plan *plan,
                                 const winattn_linear *linear,
                                 const wa_linear_norms *norms,
@@ -84,8 +85,8 @@ winattn_status wa_linear_compare(const winattn_linear_plan *plan,
                                  wa_linear_kernel_id id);
 
 /* A plan for a problem, which may have what no descriptor has; for tests with
- * a shape of the caller's, of the problem's tier. NULL: with its own.
- * (linear.c) */
+ * a shape of the caller's, of the problem's tier. NULL: with its own. A
+ * failure leaves *plan as it is. (linear.c) */
 winattn_status wa_linear_plan_with_shape(cl_context context,
                                          cl_device_id device,
                                          const wa_linear_problem *problem,

@@ -179,9 +179,10 @@ static void add_few(const wa_linear_problem *problem, const wa_device *device,
                             &few) &&
         !choose_few(problem, device, &few))
         return;
-    if (problem->norms == WA_FINDS_STATISTICS || problem->merges)
+    if (problem->norms == WA_FINDS_STATISTICS || problem->merges) {
         *s = few;
-    else if (!problem->norms)
+        layout->source[WA_LINEAR_MANY] = layout->source[WA_LINEAR_FEW];
+    } else if (!problem->norms)
         write_kernel(problem, device, &few, &layout->kernel[WA_LINEAR_FEW]);
     layout->few_groups = device->compute_units;
     layout->few_rows = model->block_rows;

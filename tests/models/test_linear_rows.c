@@ -344,6 +344,16 @@ static void units_need_leave(void **state)
         assert_non_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
     }
     p.norms = 0;
+    p.merges = true; /* of whole chunks, by fragments alone */
+    p.in = 96;
+    assert_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));
+    assert_false(layout.kernel[WA_LINEAR_MANY].shape.wgmma);
+    assert_false(
+        wa_linear_plan_tier(&p, nvidia, WINATTN_TIER_LOCAL, NULL, &layout));
+    p.in = 40;
+    assert_string_equal(wa_linear_plan_matrix(&p, nvidia, NULL, &layout),
+                        "neighbours are no whole chunks");
+    p.merges = false;
     p.hidden = 384; /* so are they */
     p.has_residual = true;
     assert_non_null(wa_linear_plan_matrix(&p, nvidia, NULL, &layout));

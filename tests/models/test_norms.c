@@ -42,12 +42,13 @@ typedef struct pictures {
     double *bytes;
 } pictures;
 
-static pictures pictures_of(cl_uint generation, winattn_dtype dtype)
+static pictures pictures_of(cl_uint generation, winattn_dtype dtype,
+                            cl_uint height)
 {
-    const size_t count = 2 * 40 * 48 * 3;
+    const size_t count = (size_t)2 * height * 48 * 3;
     const winattn_swin_config config = config_of(generation);
     pictures p = {
-        .desc = {.dtype = dtype, .batch = 2, .height = 40, .width = 48},
+        .desc = {.dtype = dtype, .batch = 2, .height = height, .width = 48},
         .bytes = draw_numbers(3, count, 128)};
     assert_status(winattn_swin_weights_random(&config, 5, &p.weights), 0, "");
     for (size_t i = 0; i < count; i++)
@@ -87,13 +88,15 @@ static void compare(const pictures *p, const model_run *want, places norms)
 /* Calls have few rows, and many if the device has one compute unit. */
 static void check(wa_device *told, cl_uint generation, winattn_dtype dtype)
 {
-    const pictures p = pictures_of(generation, dtype);
+    const pictures p = pictures_of(generation, dtype, 40);
     const uint32_t units = told->compute_units;
     const places own = {"norm: norm_rows, ",
                         "stage0 neighbours: in stage0 merger"};
     const model_run want =
         run_tier(&p, WINATTN_TIER_LOCAL,
-                 (places){"norm: norm_rows, ", "stage0 neighbours: "});
+                 (places){own.in_blocks, generation == 1
+                                             ? "neighbours: norm_rows"
+                                             : "neighbours: merge_patches"});
     compare(&p, &want,
             generation == 1
                 ? (places){"of statistics of their own", own.outside}
@@ -114,7 +117,7 @@ static void check(wa_device *told, cl_uint generation, winattn_dtype dtype)
  * though the unit would cut them off. */
 static void check_tf32(wa_device *told)
 {
-    pictures p = pictures_of(1, WINATTN_FP32);
+    pictures p = pictures_of(1, WINATTN_FP32, 40);
     const uint32_t units = told->compute_units;
     const model_run want =
         run_tier(&p, WINATTN_TIER_LOCAL, (places){"norm: norm_rows, ", ""});
@@ -122,6 +125,17 @@ static void check_tf32(wa_device *told)
     told->compute_units = 1;
     compare(&p, &want, (places){"stage1 fc2 kernel: linear_wgmma", ""});
     told->compute_units = units;
+    winattn_swin_weights_destroy(p.weights);
+    tensors_free();
+}
+
+/* Maps with an odd side are padded, which no merger's layer does. */
+static void check_odd(void)
+{
+    const pictures p = pictures_of(1, WINATTN_FP16, 44);
+    const places own = {"norm: norm_rows, ", "stage0 neighbours: norm_rows"};
+    const model_run want = run_tier(&p, WINATTN_TIER_LOCAL, own);
+    compare(&p, &want, (places){"of statistics of their own", own.outside});
     winattn_swin_weights_destroy(p.weights);
     tensors_free();
 }
@@ -140,7 +154,7 @@ static winattn_status make_large(void *data, const wa_swin_tensor *t,
 /* Each fits fp16, and their product does not. */
 static void check_large(void)
 {
-    const pictures p = pictures_of(1, WINATTN_FP16);
+    const pictures p = pictures_of(1, WINATTN_FP16, 40);
     winattn_model_desc desc = p.desc;
     winattn_model *model;
     desc.struct_size = sizeof desc;
@@ -170,6 +184,7 @@ static void norms_in_layers(void **state)
     check(told, 1, WINATTN_BF16);
     check(told, 2, WINATTN_FP16);
     check_tf32(told);
+    check_odd();
     check_large();
     wa_session_release(session);
 }

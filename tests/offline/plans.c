@@ -282,6 +282,8 @@ static const struct {
      {.in = 96, .out = 96, .has_bias = true, .has_residual = true}},
     {"linear-384-1152-found",
      {.in = 384, .out = 1152, .has_bias = true, .norms = WA_FINDS_STATISTICS}},
+    {"linear-384-192-merges",
+     {.in = 384, .out = 192, .norms = WA_FINDS_STATISTICS, .merges = true}},
     /* by wgmma alone */
     {"mlp-96-384",
      {.in = 96,
@@ -326,7 +328,7 @@ static void print_linear(size_t target, size_t row, size_t type)
     problem.allow_tf32 = type == TF32;
     problem.dtype = type == TF32 ? WINATTN_FP32 : (winattn_dtype)type;
     problem.tier = WINATTN_TIER_MATRIX;
-    if (type != TF32 && !problem.norms)
+    if (type != TF32 && !problem.norms && !problem.merges)
         print_layout(&problem, wa_linear_plan_local, &l);
     for (int i = 0; i < WA_MATRIX_UNITS; i++) {
         device.matrix_unit = &wa_matrix_units[i];
