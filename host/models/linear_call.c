@@ -177,17 +177,11 @@ _Static_assert(sizeof(mlp_args) == 24, "mlp_args has padding");
 /* Work-groups of a launch: their work-items have numbers of 32 bits. */
 #define MOST_ITEMS (1ull << 31)
 
-/* Elements that a vector of 16 bytes has. */
-static uint32_t vector_of(const wa_linear_problem *problem)
-{
-    return problem->dtype == WINATTN_FP32 ? 4 : 2 * 4;
-}
-
 /* Do rows start, and vectors of them end, on multiples of 16 bytes? */
 static bool is_wide(const wa_linear_problem *problem, const winattn_tensor *at,
                     uint64_t start, uint64_t stride, uint32_t columns)
 {
-    const uint32_t vector = vector_of(problem);
+    const uint32_t vector = wa_linear_vector(problem);
     return wa_is_aligned(at, start, 16) && stride % vector == 0 &&
            columns % vector == 0;
 }
@@ -203,12 +197,13 @@ static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
 {
     uint32_t flags = 0;
     if (is_wide(p, &l->x, start, l->x_stride, p->in) &&
-        (!scales_x(p) || is_wide(p, &n->x_scale, start, 0, vector_of(p))))
+        (!scales_x(p) ||
+         is_wide(p, &n->x_scale, start, 0, wa_linear_vector(p))))
         flags |= LINEAR_WIDE_X;
     if (is_wide(p, &l->weight, start, l->weight_stride, p->in))
         flags |= LINEAR_WIDE_WEIGHT;
     /* only whole vectors of a row are written at once */
-    const uint32_t vector = vector_of(p);
+    const uint32_t vector = wa_linear_vector(p);
     if (p->hidden &&
         !is_wide(p, &n->hidden_weight, start, n->hidden_stride, p->in))
         flags &= ~LINEAR_WIDE_WEIGHT;

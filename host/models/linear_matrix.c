@@ -194,10 +194,9 @@ static void add_few(const wa_linear_problem *problem, const wa_device *device,
 static const char *refuse_more(const wa_linear_problem *problem,
                                const wa_linear_shape *s)
 {
-    const uint32_t chunk = problem->dtype == WINATTN_FP32 ? 4 : 8;
     if (problem->merges && (s->wgmma || s->keeps_weight))
         return "no kernel of that shape finds neighbours";
-    if (problem->merges && problem->in % (4 * chunk) != 0)
+    if (problem->merges && problem->in % (4 * wa_linear_vector(problem)) != 0)
         return "neighbours are no whole chunks";
     if (problem->norms == WA_FINDS_STATISTICS && !problem->hidden)
         return s->wgmma || s->keeps_weight || problem->has_residual ||

@@ -60,6 +60,12 @@ static inline bool wa_linear_splits(const wa_linear_problem *problem)
     return problem->dtype == WINATTN_FP32 && !problem->allow_tf32;
 }
 
+/* Elements of a vector of 16 bytes. */
+static inline uint32_t wa_linear_vector(const wa_linear_problem *problem)
+{
+    return problem->dtype == WINATTN_FP32 ? 4 : 8;
+}
+
 static inline uint64_t wa_linear_blocks(uint64_t all, uint32_t block)
 {
     return all / block + (all % block != 0);

@@ -80,7 +80,7 @@ static uint64_t matrix_bytes(const wa_linear_problem *problem,
     if (s->wgmma)
         return wa_linear_wgmma_bytes(problem, s);
     const uint64_t TILE_M = unit->queries, TILE_N = unit->tile;
-    const uint64_t CHUNK = problem->dtype == WINATTN_FP32 ? 4 : 8;
+    const uint64_t CHUNK = wa_linear_vector(problem);
     const bool SWIZZLES_ROWS = unit->swizzles_rows;
     const uint64_t BLOCK_ROWS = s->block_rows,
                    BLOCK_COLUMNS = s->block_columns,

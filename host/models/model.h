@@ -82,7 +82,7 @@ typedef struct wa_stage_norms {
 } wa_stage_norms;
 
 /* Rounds to the model's dtype, or matrices to TF32 where layers would cut them
- * off, and uploads; released also after a failure. */
+ * off, and uploads; released also after a failure. norms: of each stage */
 winattn_status wa_model_weights_make(wa_session *session,
                                      const winattn_swin_weights *from,
                                      const winattn_model_desc *desc,

@@ -150,7 +150,6 @@ static void find_folds(part *p, const wa_swin_tensor *t)
 {
     struct wa_stage_tensors *w = &p->w->stages[t->stage];
     const wa_stage_norms norms = p->norms[t->stage];
-    p->fold_count = 0;
     if (t->group == WA_SWIN_BLOCK && w->folds) {
         wa_block_fold *fold = &w->folds[t->block];
         p->folds[p->fold_count++] =
